@@ -38,6 +38,9 @@ HELP = """Submit a command, or all jobs of a workload file, to the server.
 SHELL_SIGNS = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~]")
 """What only a shell understands in a command of one word."""
 
+RESTORE_SECONDS = 30.0
+"""How long a server that has just been started may refuse jobs."""
+
 WORKLOAD_ENDINGS = (".yaml", ".yml", ".json")
 
 MEANT = {
@@ -328,15 +331,17 @@ def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]
     from slotwise.service.transport import NoServerError
     from slotwise.service.wire import socket_of
 
-    try:
+    def post() -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = transport.post("/v1/jobs", body)["jobs"]
+        return jobs
+
+    try:
+        return post()
     except NoServerError as error:
         is_asked = sys.stdin.isatty() and sys.stderr.isatty() and transport.path == socket_of()
         if not is_asked or not _answered(f"slotwise: {error}\nstart one now? [Y/n] "):
             raise
-        _start_server()
-        jobs = transport.post("/v1/jobs", body)["jobs"]
-    return jobs
+    return _with_new_server(post)
 
 
 def _answered(question: str) -> bool:
@@ -346,13 +351,24 @@ def _answered(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("", "y", "yes")
 
 
-def _start_server() -> None:
-    """Start the user's server in the background; it prints why if it does not start."""
+def _with_new_server(post: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Start the user's server in the background, and post when it accepts jobs."""
     import subprocess
+    import time
+
+    from slotwise.service.transport import ServerClosedError
 
     words = [sys.executable, "-m", "slotwise", "serve", "--background"]
     if subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode:
         raise SlotwiseError("nothing was submitted, because the server did not start")
+    until = time.monotonic() + RESTORE_SECONDS
+    while True:
+        try:
+            return post()
+        except ServerClosedError:  # It reads the jobs of earlier servers first.
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 def _show(jobs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
