@@ -243,6 +243,19 @@ def test_jobs_are_listed_by_number(store: Store, query: Any, ids: list[str]) -> 
     assert store.counts() == {"done": 1, "failed": 1, "open": 3}
 
 
+def test_strings_that_are_not_unicode(store: Store) -> None:
+    """They are kept as keys, and are the id of no job."""
+    assert store.add([job(store, stream="\udcff")], "key\udcff").result() == ("1",)
+    assert store.add([job(store)], "key\udcff").result() == ("1",)
+    assert store.add([job(store, stream="\udcff")]).result() == ("1",)
+    assert store.ids_of("key\udcff") == ("1",)
+    assert store.stream("\udcff") == store.job("1")
+    assert store.job("\udcff") is None
+    assert store.jobs(ids=["\udcff", "1"]) == [store.job("1")]
+    fault = store.change("\udcff", weight=2.0).exception()
+    assert getattr(fault, "kind", None) == "missing"
+
+
 def test_retention_removes_the_jobs_that_ended_first(store: Store, monkeypatch: Any) -> None:
     """Open and later jobs stay. Large jobs are removed in steps, with all of their files."""
     monkeypatch.setattr(module, "PRUNED_JOBS", 2)

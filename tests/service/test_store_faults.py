@@ -24,6 +24,7 @@ from slotwise.service.blobs import LARGE_BYTES
 from slotwise.service.records import StoredCall, StoredJob
 from slotwise.service.schema import APPLICATION, VERSIONS, StoreError
 from slotwise.service.store import Store
+from slotwise.service.writer import StoreWork
 
 LARGE = b"large" * LARGE_BYTES
 
@@ -76,10 +77,10 @@ def _without_version(path: Path) -> None:
 
 
 def _a_page(path: Path) -> None:
+    """Of the many pages of jobs."""
     with path.open("r+b") as file:
-        for page in range(1, path.stat().st_size // 4096):
-            file.seek(page * 4096)
-            file.write(b"\xff" * 64)
+        file.seek(path.stat().st_size // 8192 * 4096)
+        file.write(b"\xff" * 64)
 
 
 def _without_database(path: Path) -> None:
@@ -258,6 +259,21 @@ def test_files_that_cannot_grow(used: Path, spec: bytes) -> None:
         assert len(list((used / "blobs").iterdir())) == (spec == LARGE)
 
 
+def test_an_end_that_cannot_be_written(used: Path) -> None:
+    """The call is as it was, with its parts; nothing of its result is left."""
+    with Store(used) as store:
+        added(store, "calls").result()
+        store.add_calls("calls", [StoredCall("calls", 0, (LARGE,), (None,))]).result()
+        with files_up_to(len(LARGE) + 1000):
+            until_full(store, bytes(200_000))
+            until_full(store, b"")
+            assert store.end_call("calls", 0, True, LARGE, "", 1.0).exception() is not None
+            assert [call.parts for call in store.calls("calls")] == [(LARGE,)]
+            assert len(list((used / "blobs").iterdir())) == 1
+        assert store.end_call("calls", 0, True, LARGE, "", 1.0).result()
+        assert store.result("calls", 0) == (True, LARGE)
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder that is a file system of 4 MB."""
@@ -299,12 +315,20 @@ def test_a_disk_that_is_full_when_it_is_opened(tiny_disk: Path) -> None:
         assert added(store).result() == ("1",)
 
 
-def _write(folder: Path, acknowledged: int) -> None:
+def _write(folder: Path, acknowledged: int, statements: int) -> None:
     """Add, in a process of its own, submissions of two jobs, calls and results, until it ends.
 
-    Each acknowledgement is a line of a pipe: what, and the number of the submission.
+    Each acknowledgement is a line of a pipe: what, and the number of the submission. Within the
+    transaction that has this statement the process kills itself.
     """
-    store = Store(folder)
+    store, execute, counter = Store(folder), StoreWork.execute, itertools.count(1)
+
+    def counted(work: StoreWork, statement: str, *values: Any) -> int:
+        if next(counter) == statements:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return execute(work, statement, *values)
+
+    StoreWork.execute = counted  # type: ignore[method-assign]
 
     def report(done: Future[Any], what: str, number: int) -> None:
         assert done.exception() is None
@@ -319,8 +343,7 @@ def _write(folder: Path, acknowledged: int) -> None:
         yield "value", store.end_call(id, 1, True, large, "", 1.0)
         yield "end", store.end(id, "done", 1.0, result=large)
 
-    first = len(store.jobs(limit=100_000))
-    for number in itertools.count(first):
+    for number in itertools.count(sum(store.counts().values())):
         for what, done in write(number):
             done.add_done_callback(lambda done, w=what, n=number: report(done, w, n))
         if number % 4 == 0:
@@ -328,15 +351,16 @@ def _write(folder: Path, acknowledged: int) -> None:
 
 
 def _acknowledged_until_killed(folder: Path, moment: random.Random) -> list[tuple[str, int]]:
+    """Let a process write until it is killed, by itself or after some acknowledgements."""
     reader, writer = os.pipe()
+    most, statements = moment.randrange(60), moment.randrange(200)
     child = os.fork()
     if child == 0:
         try:
-            _write(folder, writer)
+            _write(folder, writer, statements)
         finally:
             os._exit(1)
     os.close(writer)
-    most = moment.randrange(60)
     with open(reader, "rb") as lines:
         read = list(itertools.islice(lines, most + 1))  # It has opened the store, at least.
         os.kill(child, signal.SIGKILL)
@@ -357,10 +381,12 @@ def test_killed_at_any_moment(tmp_path: Path, kills: int) -> None:
     for _ in range(kills):
         acknowledged += _acknowledged_until_killed(tmp_path / "store", moment)
     with Store(tmp_path / "store") as store:
-        last = max(number for _, number in acknowledged)
-        found = {(what, n) for n in range(last + 10) for what in _found(store, n)}
-        assert found.issuperset(acknowledged)
-        names = {one.id for one in store.jobs(limit=100_000)}
+        jobs = store.jobs(limit=100_000)
+        numbers = {int(one.id[1:]) for one in jobs}
+        found = [(what, number) for number in numbers for what in _found(store, number)]
+        assert set(found).issuperset(acknowledged)
+        assert len(jobs) == 2 * len(numbers)
+        names = {one.id for one in jobs}
         assert store.new_id("a0")[1] not in names
         with closing(sqlite3.connect(store.path)) as database:
             (count,) = database.execute("SELECT count(*) FROM blobs").fetchone()
@@ -371,8 +397,7 @@ def _found(store: Store, number: int) -> Iterator[str]:
     """What is there of a submission, each with all that belongs to it."""
     large = LARGE if number % 5 == 0 else b"small"
     ids = store.ids_of(f"key {number}")
-    if ids is None:
-        return
+    assert ids is not None
     job, other = store.job(ids[0]), store.job(ids[1])
     assert job is not None
     assert other is not None

@@ -169,7 +169,7 @@ class _Batch:
             binding = binding_of(header.get("binding") or {})
             grows, program = bool(header.get("grows")), str(header.get("program") or "")
             job = binding.job(grows=grows)
-            engine._check_pool(job.pool)
+            engine.check_pool(job.pool)
             engine.core.check_job(job)
         except InputError as error:
             self._refused[key] = str(error)

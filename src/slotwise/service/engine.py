@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future as Waiting
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from slotwise.backends.local.call_stream import CallFiles
 from slotwise.core.decisions import Decision, GiveUp, Launch
 from slotwise.core.dependencies import (
     CANCELLED,
-    check_dependencies,
-    in_order,
     predecessor_failed,
 )
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled
-from slotwise.core.job import Job
-from slotwise.jobs.commands import Commands
 from slotwise.jobs.execution import Execution
-from slotwise.service.hosted import HostedExecution
 from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
-from slotwise.service.planning import Planner, Spec, Submitted
-from slotwise.service.records import OPEN, StoredJob, StoredTask
+from slotwise.service.planning import Planner
+from slotwise.service.records import StoredJob, StoredTask
 from slotwise.service.settings import HELD, Settings
 from slotwise.service.store import Store
 from slotwise.service.streams import Stream, Streams, note_before
@@ -39,16 +30,9 @@ from slotwise.sessions import changes
 from slotwise.sessions.futures import Future
 from slotwise.sessions.session import Session
 from slotwise.workload.dates import seconds_until
-from slotwise.workload.workload import PROPERTIES
 
 OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
-
-JOBS_MAX = 10_000
-"""The most jobs of one submission."""
-
-
-NO_OUTPUTS: Mapping[str, Sequence[str]] = {}
 
 
 class MissingError(InputError):
@@ -57,26 +41,6 @@ class MissingError(InputError):
 
 class OverError(InputError):
     """A job that is over cannot be changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """What a client has sent to `POST /v1/jobs`.
-
-    folder   where relative paths begin
-    environ  the environment of the client
-    key      sent again, it gives the jobs of the first time
-    client   the client that wants to know the ends of the jobs
-    pickle   the only job, if it is pickled
-    """
-
-    jobs: Sequence[Mapping[str, Any]]
-    folder: str
-    environ: Mapping[str, str]
-    key: str | None = None
-    user: str | None = None
-    client: str | None = None
-    pickle: bytes = b""
 
 
 class Engine:
@@ -105,230 +69,31 @@ class Engine:
         self.core = core = self.session._intake
         core.files, core.unused = CallFiles(is_local=False, stores=False), _as_stated
         self.supervision = Supervision.begin(self.folder, run, is_local=settings.dask is None)
-        self.planner = Planner(lambda: core.state.cluster, self.session._limits, self._result)
+        self.planner = Planner(core, self.supervision, self.session._limits, self._result)
         self.streams = Streams(core, store, hub, self._stream_over)
         self._live: dict[str, tuple[StoredJob, Future[Any], Execution]] = {}
         self._reasons: dict[str, str] = {}
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
         self._begun: set[str] = set()
-        self._keys: dict[str, Waiting[list[StoredJob]]] = {}
-        self._lock = threading.Lock()
         self.is_leaving = False
         self._epoch = time.time() - core.now
 
-    # Submissions.
+    # What is accepted.
 
-    def submit(self, given: Submission) -> list[StoredJob]:
-        """Accept jobs: they are durable on return. All or none are accepted.
-
-        InputError for a job that cannot be run; StoreError if it cannot be stored.
-        """
-        if not given.key:
-            return self._submit(given)
-        with self._lock:
-            under_way = self._keys.get(given.key)
-            if under_way is None:
-                self._keys[given.key] = mine = Waiting[list[StoredJob]]()
-        if under_way is not None:
-            return under_way.result()
-        try:
-            ids = self.store.ids_of(given.key)
-            mine.set_result(
-                self._submit(given) if ids is None else list(self.store.jobs(ids=ids))
-            )
-        except BaseException as error:
-            mine.set_exception(error)
-        finally:
-            with self._lock:
-                del self._keys[given.key]
-        return mine.result()
-
-    def _submit(self, given: Submission) -> list[StoredJob]:
-        if not 0 < len(given.jobs) <= JOBS_MAX:
-            raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
-        now, names = time.time(), dict[str, str]()
-        entries = [Submitted.of(stated, now) for stated in given.jobs]
-        numbered = [self.store.new_id(_stated_id(one.entry)) for one in entries]
-        for (_, id), one in zip(numbered, entries, strict=True):
-            names.setdefault(str(one.entry.get("id", id)), id)
-        found: list[tuple[StoredJob, Execution | None]] = []
-        try:
-            for (number, id), one in zip(numbered, entries, strict=True):
-                found.append(self._planned(given, one, number, id, names, now, found))
-            jobs = self._checked([one for _, one in found if one is not None])
-        except BaseException:
-            for _, execution in found:
-                if execution is not None:
-                    execution.close(succeeded=False)
-            raise
-        records = [record for record, _ in found]
-        self.store.add(records, given.key, given.environ).result()
-        by_id = {record.id: (record, execution) for record, execution in found}
-        for record, execution in found:
-            if execution is None:
-                self._tell(record)
-        for job in jobs:
-            record, planned = by_id[job.id]
-            if planned is not None:
-                self._enter(record, planned)
-        return records
-
-    def _checked(self, executions: Sequence[Execution]) -> list[Job]:
-        """Open the jobs of a submission; each after those that it waits for. InputError."""
-        jobs = [one.job for one in executions]
-        by_id = {job.id: job for job in jobs}
-        if any(job.predecessors for job in jobs):
-            others = {name for job in jobs for name in job.predecessors if self.is_open(name)}
-            check_dependencies(jobs, others)
-        for job in jobs:
-            self._check_pool(job.pool)
-            self.core.check_job(job, by_id)
-        for one in executions:
-            one.open()
-        return in_order(jobs)
-
-    def _planned(
-        self,
-        given: Submission,
-        one: Submitted,
-        number: int,
-        id: str,
-        names: Mapping[str, str],
-        now: float,
-        planned: Sequence[tuple[StoredJob, Execution | None]],
-    ) -> tuple[StoredJob, Execution | None]:
-        """The record of a job, and its execution; None if a job before it has failed.
-
-        `planned` are the jobs of the submission before it.
-        """
-        before, failed = self._predecessors(one, id, names)
-        folder = Path(given.folder)
-        record = StoredJob(
-            number=number,
-            id=id,
-            kind=one.kind,
-            name=one.name,
-            spec=Spec(one, before).packed(),
-            folder=given.folder,
-            deadline=one.deadline,
-            after=tuple(before.values()),
-            submitted=now,
-            restart=one.restart,
-            client=given.client,
-            user=given.user,
-        )
-        if failed:
-            record = replace(record, state="cancelled", reason=predecessor_failed(failed))
-            return replace(record, ended=now), None
-        execution = self._execution(
-            record,
-            one,
-            folder,
-            given.environ,
-            before,
-            pickle=given.pickle,
-            outputs={one.id: found.outputs for one, found in planned if found is not None},
-        )
-        job = execution.job
-        return (
-            replace(
-                record,
-                pool=job.pool,
-                priority=job.priority,
-                weight=job.weight,
-                tasks=sum(phase.tasks.count for phase in job.phases),
-                user=job.user or given.user,
-            ),
-            execution,
-        )
-
-    def _predecessors(
-        self, one: Submitted, id: str, names: Mapping[str, str]
-    ) -> tuple[dict[str, str], str]:
-        """The jobs that it must wait for, by the names it states, and one that has failed."""
-        stated = [one.entry.get(key) or () for key in ("after", "after_each")]
-        listed = [[names] if isinstance(names, str) else list(names) for names in stated]
-        wanted = [str(name) for group in listed for name in group]
-        wanted += [job for job in one.words.values() if job not in wanted]
-        found: dict[str, str] = {}
-        for name in wanted:
-            job = names.get(name)
-            if job is not None and job != id:
-                found[name] = job
-                continue
-            record = self.store.job(name)
-            if record is None:
-                raise InputError(f"job {id!r}: after names {name!r}, which is not a job")
-            if record.state == OPEN:
-                found[name] = name
-            elif record.state != "done" and one.entry.get("after_failed") != "run":
-                return found, name
-        return found, ""
-
-    def _execution(
-        self,
-        record: StoredJob,
-        one: Submitted,
-        folder: Path,
-        environ: Mapping[str, str],
-        before: Mapping[str, str],
-        done: Sequence[int] = (),
-        pickle: bytes = b"",
-        outputs: Mapping[str, Sequence[str]] = NO_OUTPUTS,
-    ) -> Execution:
-        """The execution of a job, planned in a process of its own if it has user code."""
-        pool = HELD if record.held else record.changes.get("pool")
-        if one.kind in ("program", "object"):
-            live = {job: one[2].outputs for job, one in list(self._live.items())}
-            outputs = {**live, **outputs}
-            return self._hosted(record, one, folder, environ, before, pool, pickle, outputs)
-        described = self.planner.described(one, record.id, folder, before, pool)
-        arrival = self.core.now
-        execution = self.planner.execution(described, one, folder, environ, arrival, done)
-        if isinstance(execution, Commands):
-            return self.supervision.of(execution)
-        return execution
-
-    def _hosted(
-        self,
-        record: StoredJob,
-        one: Submitted,
-        folder: Path,
-        environ: Mapping[str, str],
-        before: Mapping[str, str],
-        pool: str | None,
-        pickle: bytes,
-        outputs: Mapping[str, Sequence[str]],
-    ) -> Execution:
-        """The execution of a job with user code, which another process has."""
-        entry = self.planner.entry(one, record.id, before, pool)
-        about = {key: entry[key] for key in PROPERTIES if key in entry} if pickle else {}
-        return HostedExecution.start(
-            pickle or entry,
-            folder,
-            self.core.state.cluster,
-            job=record.id,
-            now=self.core.now,
-            about=about,
-            outputs=outputs,
-            limits=self.session._limits,
-            environ=environ,
-            path=[str(folder)],
-        )
-
-    def _check_pool(self, pool: str) -> None:
+    def check_pool(self, pool: str) -> None:
+        """InputError for a pool that the configuration does not have, if it has some."""
         known = [one.name for one in self.settings.pools]
         if known and pool not in (*known, "default", HELD):
             raise InputError(f"pool {pool!r} is not a pool; {suggestion(pool, known)}")
 
-    def _enter(self, record: StoredJob, execution: Execution) -> None:
-        """Give a stored job to the session."""
+    def enter(self, record: StoredJob, execution: Execution) -> None:
+        """Give a stored job, whose execution is open, to the session."""
         if not record.restart:
             note_before(execution, lambda: self.store.begin(record.id, time.time()))
         try:
             future = self.core.run(execution, is_open=True)
         except Exception as error:  # It changed since it was checked, as its input may.
-            self._end(record, "failed", str(error))
+            self.end(record, "failed", str(error))
             return
         self._live[record.id] = record, future, execution
         future._when_done(lambda: self._over(record, future))
@@ -372,7 +137,7 @@ class Engine:
         self.hub.publish(of_job(job), "task")
 
     def _over(self, record: StoredJob, future: Future[Any]) -> None:
-        """Store how a job ended."""
+        """Store how a job of the session ended."""
         if self.is_leaving:
             return
         why = self._reasons.pop(record.id, "")
@@ -384,15 +149,16 @@ class Engine:
         else:
             state, reason = "done", ""
         result = future.result() if state == "done" else None
-        self._end(record, state, reason, None if result is None else str(result).encode())
+        self.end(record, state, reason, None if result is None else str(result).encode())
 
     def _stream_over(self, stream: Stream) -> None:
         state, reason = stream.outcome
-        self._end(stream.record, state, reason)
+        self.end(stream.record, state, reason)
 
-    def _end(
+    def end(
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
+        """Store how a job ended, then tell who waits for it."""
         code = self.supervision.code(record.id)
         self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
@@ -402,12 +168,13 @@ class Engine:
             self._begun.discard(record.id)
             self.supervision.forget(record.id)
             with suppress(Exception):  # It is told again when the client asks.
-                self._tell(self.store.job(record.id))
+                self.tell(self.store.job(record.id))
 
         end = partial(self.store.end, record.id, state, at, reason, code, result)
         insist(end, tell)
 
-    def _tell(self, record: StoredJob | None) -> None:
+    def tell(self, record: StoredJob | None) -> None:
+        """Tell who waits for a job that it is over."""
         if record is None:
             return
         self.hub.publish(of_job(record.id), record.state)
@@ -470,7 +237,7 @@ class Engine:
                 raise InputError(f"unknown property {name!r}; {suggestion(name, known)}")
         given = {name: stated[name] for name in known if stated.get(name) is not None}
         if "pool" in given:
-            self._check_pool(given["pool"])
+            self.check_pool(given["pool"])
         in_session = dict(given)
         if record.held:
             in_session.pop("pool", None)
@@ -491,6 +258,10 @@ class Engine:
         if future is not None:
             stated = {name: properties.get(name) for name in ("priority", "weight", "pool")}
             changes.change_job(self.core, future, **stated, deadline=properties.get("deadline"))
+
+    def outputs(self) -> dict[str, tuple[str, ...]]:
+        """The folders that the jobs of the session write to, by id."""
+        return {job: one[2].outputs for job, one in list(self._live.items())}
 
     def is_open(self, job: str) -> bool:
         """Whether a job is in the session."""
@@ -527,13 +298,6 @@ def job_frame(record: StoredJob) -> bytes:
             {**news, "result": None}, () if record.result is None else (record.result,)
         )
     return frame({**news, "result": record.result.decode()})
-
-
-def _stated_id(entry: Mapping[str, Any]) -> str | None:
-    stated = entry.get("id")
-    if stated is not None and not isinstance(stated, str):
-        raise InputError(f"id is {stated!r}; give a text")
-    return stated or None
 
 
 def _as_stated(name: str) -> str:

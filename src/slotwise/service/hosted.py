@@ -15,12 +15,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from io import BufferedReader
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from slotwise.backends.local.process import OWN_OPTIONS
 from slotwise.core.cluster import Cluster
@@ -54,6 +55,13 @@ KINDS: dict[str, Callable[[str], Exception]] = {
 """The errors that the process sends by name; others are SlotwiseErrors."""
 
 
+class Answer(NamedTuple):
+    """What the process of a job answers: a JSON value, and pickles."""
+
+    value: Any = None
+    parts: Sequence[bytes] = ()
+
+
 class LostHostingError(SlotwiseError):
     """The process of a job has died, or does not answer."""
 
@@ -68,7 +76,7 @@ class HostingProcess:
         self, job: str, environ: Mapping[str, str] | None, log: str | Path | None, limit: float
     ) -> None:
         """`log` gets what user code prints in it. SlotwiseError if it cannot be started."""
-        self._job, self._limit, self._lost = job, limit, ""
+        self._job, self.limit, self._lost = job, limit, ""
         self._lock = threading.Lock()
         environ = os.environ if environ is None else environ
         with ExitStack() as theirs:
@@ -94,96 +102,91 @@ class HostingProcess:
                 os.close(own_end)
                 why = error.strerror or error
                 raise SlotwiseError(f"job {job!r}: its process cannot start: {why}") from error
-        self._channel = _Channel(ours)
-        self._answers = frames(self._channel)
+        stream = ours.makefile("rb")
+        self._channel, self._log, self._answers = ours, log, frames(stream)
         self.pid = self._process.pid
-        self._end = weakref.finalize(self, _end, self._process, ours, own_end)
+        self._kill = weakref.finalize(self, _kill, self._process, (stream, ours), own_end)
 
     def ask(
-        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float | None = 0
-    ) -> tuple[Any, list[bytes]]:
-        """The answer to a question, and its pickles. Raises what the process raises.
+        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float = 0
+    ) -> Answer:
+        """The answer to a question. Raises what the process raises.
 
-        It may take `limit` seconds: 0 stands for the usual limit, None for any time. While a
-        thread waits for an answer, others get a LostHostingError.
+        It may take `limit` seconds, by default the usual limit. While a thread waits for an
+        answer, others get a LostHostingError.
         """
         if not self._lock.acquire(blocking=False):
             raise LostHostingError(f"the process of job {self._job!r} is busy")
         try:
             if self._lost:
                 raise LostHostingError(self._lost)
-            return self._asked(name, stated, parts, self._limit if limit == 0 else limit)
+            return self._asked(name, stated, parts, limit or self.limit)
         finally:
             self._lock.release()
 
-    def close(self) -> None:
-        """End the process, which has closed its job, or kill it."""
+    def end(self, seconds: float = 0.0) -> None:
+        """End the process, which gets these seconds to exit by itself."""
         self._lost = self._lost or f"job {self._job!r} is closed"
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_SECONDS)
-        self._end()
+            self._process.wait(seconds)
+        self._kill()
 
-    def kill(self) -> None:
-        """Kill the process."""
-        self._lost = self._lost or f"job {self._job!r} was given up"
-        self._end()
-
-    def _asked(
-        self, name: str, stated: object, parts: Sequence[bytes], limit: float | None
-    ) -> tuple[Any, list[bytes]]:
+    def _asked(self, name: str, stated: object, parts: Sequence[bytes], limit: float) -> Answer:
+        why = ""
         try:
-            self._channel.until = None if limit is None else time.monotonic() + limit
-            self._channel.send(frame({"do": name}, (dumped(stated).encode(), *parts)))
+            self._channel.settimeout(None if limit == inf else limit)
+            self._channel.sendall(frame({"do": name}, (dumped(stated).encode(), *parts)))
             header, (body, *found) = next(self._answers)
             value = json.loads(body)
         except TimeoutError:
-            self._lose(f"has not answered for {limit:g} s")
+            why = f"has not answered for {limit:g} s"
         except (OSError, StopIteration, SlotwiseError, ValueError):
-            # It has died, or user code has written to its channel.
-            self._lose("")
-        if "error" in header:
-            raise KINDS.get(str(header["error"]), SlotwiseError)(str(header.get("text")))
-        return value, found
-
-    def _lose(self, why: str) -> None:
-        if not why:
+            why = "has sent what cannot be read"  # User code may have written to the channel.
             with suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(1)
                 why = signalled(-code) if code < 0 else f"exited with code {code}"
-        what = f"the process in which job {self._job!r} is planned and its results are kept"
-        self._lost = f"{what} {why or 'has sent what cannot be read'}"
-        self._end()
-        raise LostHostingError(self._lost)
+        if why:
+            what = f"the process in which job {self._job!r} is planned and its results are kept"
+            self._lost = f"{what} {why}" + (f"; see {self._log}" if self._log else "")
+            self._kill()
+            raise LostHostingError(self._lost)
+        if "error" in header:
+            raise KINDS.get(str(header["error"]), SlotwiseError)(str(header.get("text")))
+        return Answer(value, found)
+
+
+def _stated(name: str, what: str) -> Any:
+    """A property that the process has stated."""
+    return property(lambda self: self._plain[name], doc=what)
 
 
 class HostedExecution(Execution):
     """A job whose execution is in a process of its own; see `Execution` for the methods.
 
     A job whose process is lost fails, and what the process has left on the disk is removed.
-    The result of a job that has succeeded is that of the execution, if it is text or texts by
-    name, as of programs; otherwise it is its pickle.
+    The result of a job that has succeeded is that of the execution if this is a string, or
+    strings by name, as of programs. Otherwise it is its pickle.
     """
 
-    unpickles = False
+    output = _stated("output", "The folder that it writes to.")
+    program = _stated("program", "The name of the program in other runs.")
+    sleeps = _stated("sleeps", "Whether its tasks only sleep.")
+    waits = _stated("waits", "Whether its attempts wait.")
+    is_shown = _stated("is_shown", "Whether the terminal shows what tasks print.")
+    ending_seconds = _stated("ending_seconds", "Seconds for the end of an attempt.")
+    result: object = None
+    closes_in_thread = True
 
-    def __init__(self, process: HostingProcess, described: Any, parts: list[bytes]) -> None:
-        """`described` and `parts` are what the process has answered. ValueError if invalid."""
-        self._process, self._plain = process, described
+    def __init__(self, process: HostingProcess, answer: Answer) -> None:
+        """`answer` is the description of the job. ValueError if it cannot be read."""
+        self.process, self._plain = process, answer.value
         try:
-            self.job = decode_job(described["job"])
-            self._packs = bool(described["unpickles"])
-            self.sleeps, self.waits = bool(described["sleeps"]), bool(described["waits"])
-            self.is_shown = bool(described["is_shown"])
-            self.ending_seconds = float(described["ending_seconds"])
-            self.done_before = _tuples(described["done_before"])
-            self._sizes = _tuples(described["sizes"])
-            self._own = frozenset(described["own"])
-            self._path = tuple(map(str, described["path"]))
-            (runner,) = parts
-        except (ValueError, TypeError, LookupError) as error:
+            self.job = decode_job(self._plain["job"])
+            self.done_before = _tuples(self._plain["done_before"])
+            self._sizes: Mapping[str, Sizes] = _tuples(self._plain["sizes"])
+            self._take_runner(answer.parts[0])
+        except Exception as error:  # User code may have written to the channel.
             raise ValueError(f"the description of a job cannot be read: {error}") from error
-        self.runner = PickledRunner(runner, self._path, packs=self._packs)
-        self._result: object = None
         self._is_open = self._is_closed = False
 
     @staticmethod
@@ -240,142 +243,128 @@ class HostedExecution(Execution):
         process = HostingProcess(job, environ, log, limit)
         parts = [entry] if isinstance(entry, bytes) else []
         try:
-            described, found = process.ask("load", asked, parts=parts)
-            if described["is_deferred"]:
-                return DeferredHosted(process, described)
-            return HostedExecution(process, described, found)
+            answer = process.ask("load", asked, parts=parts)
+            if answer.parts:
+                return HostedExecution(process, answer)
+            return DeferredHosted(process, answer.value)
         except BaseException as error:
-            process.kill()
-            if isinstance(error, LostHostingError | ValueError):
-                raise InputError(f"job {job!r} cannot be planned: {error}") from None
-            raise
-
-    @property
-    def output(self) -> str:
-        return str(self._plain["output"])
+            process.end()
+            if isinstance(error, InputError) or not isinstance(error, Exception):
+                raise
+            raise InputError(f"job {job!r} cannot be planned: {error}") from None
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return tuple(map(str, self._plain["outputs"]))
-
-    @property
-    def closes_in_thread(self) -> bool:
-        return True
-
-    @property
-    def result(self) -> object:
-        return self._result
-
-    @property
-    def folder(self) -> str:
-        return str(self._plain["folder"])
+        """All folders that it writes to."""
+        return tuple(self._plain["outputs"])
 
     @property
     def folders(self) -> tuple[str, ...]:
-        return tuple(map(str, self._plain["folders"]))
-
-    @property
-    def program(self) -> str:
-        return str(self._plain["program"])
+        """The names of its folders on each host with its own."""
+        return tuple(self._plain["folders"])
 
     @property
     def sizes(self) -> Mapping[str, Sizes]:
+        """The bytes of its tasks, where known."""
         return self._sizes
 
     def known_as(self, phase: str) -> tuple[str, str]:
+        """The names by which histories know a phase."""
         program, name = self._plain["known_as"][phase]
-        return str(program), str(name)
+        return program, name
 
     def open(self) -> None:
-        if "open" in self._own:
-            try:
-                self._process.ask("open")
-            except LostHostingError as error:
-                raise InputError(str(error)) from None
+        """Reserve the output. InputError also if the process is lost."""
+        try:
+            self.process.ask("open")
+        except LostHostingError as error:
+            raise InputError(str(error)) from None
         self._is_open = True
 
     def begins_at(self, phase: str, task: int, attempt: int, address: str) -> bool:
-        found = self._told("begins_at", phase, task, attempt, address)
-        return True if found is None else bool(found)
+        """Ask the process."""
+        return bool(self._answered(True, "begins_at", phase, task, attempt, address))
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
-        _, parts = self._asked("arguments", phase, task, attempt)
-        if len(parts) > 1:
-            self.runner = PickledRunner(parts[1], self._path, packs=self._packs)
-        return (parts[0],)
+        """The pickle of the arguments. InputChanged if the process is lost."""
+        body, *runner = self._asked("arguments", phase, task, attempt).parts
+        if runner:
+            self._take_runner(runner[0])
+        return (body,)
 
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
-        return tuple(map(str, self._told("output_files", phase, task, attempt) or ()))
+        """Ask the process."""
+        return tuple(self._answered((), "output_files", phase, task, attempt))
 
     def describe(self, phase: str, task: int) -> str:
-        return str(self._told("describe", phase, task) or super().describe(phase, task))
-
-    def printed(self, phase: str, task: int, path: str) -> None:
-        self._told("printed", phase, task, path)
+        """The description by the process, or else a plain one."""
+        return str(self._answered(super().describe(phase, task), "describe", phase, task))
 
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
+        """Pass the result on. InputChanged if the process is lost."""
         assert isinstance(result, bytes)
         self._asked("finished", phase, task, attempt, parts=(result,))
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        return float(self._told("waited", phase, task, attempt) or 0.0)
+        """Ask the process."""
+        return float(self._answered(0.0, "waited", phase, task, attempt))
 
     def absorbs(
         self, phase: str, task: int, reason: str, *, is_lost: bool, is_own: bool
     ) -> bool:
-        return bool(self._told("absorbs", phase, task, reason, is_lost, is_own))
+        """Ask the process; a lost one absorbs nothing."""
+        return bool(self._answered(False, "absorbs", phase, task, reason, is_lost, is_own))
 
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
-        """Forget lost output. If the process is lost, nothing is lost that is not with it."""
-        found = self._told("lose", phase, sorted(tasks), fails=WorkFolderError)
-        return [int(task) for task in found or ()]
+        """Forget lost output; none if the process is lost. Raises WorkFolderError."""
+        try:
+            return list(self.process.ask("lose", phase, sorted(tasks)).value)
+        except LostHostingError:
+            return ()
+        except Exception as error:
+            raise WorkFolderError(str(error)) from None
 
     def discard(self, phase: str, task: int, attempt: int) -> None:
-        self._told("discard", phase, task, attempt)
+        """Notify the process."""
+        self._answered(None, "discard", phase, task, attempt)
 
     def close(self, succeeded: bool) -> None:
         """Commit the output, which may take any time, or remove everything; end the process."""
         if self._is_closed:
             return
         if succeeded:
-            result, parts = self._asked("close", True, limit=None)
-            self._result = parts[0] if parts else result
-            self._process.close()
+            self._asked("read_results")
+            value, parts = self._asked("close", True, limit=inf)
+            self.result = parts[0] if parts else value
+            self.process.end(END_SECONDS)
         else:
             try:
-                self._process.ask("close", False)
-                self._process.close()
+                self.process.ask("close", False)
+                self.process.end(END_SECONDS)
             except Exception:
-                self._process.kill()
+                self.process.end()
                 self._remove_left()
         self._is_closed = True
 
+    def _take_runner(self, body: bytes) -> None:
+        packs = self._plain["unpickles"]
+        self.runner = PickledRunner(body, self._plain["path"], packs=packs)
+
     def _asked(
-        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float | None = 0
-    ) -> tuple[Any, list[bytes]]:
+        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float = 0
+    ) -> Answer:
         """What the process answers. InputChanged if it is lost: no attempt can succeed."""
         try:
-            return self._process.ask(name, *stated, parts=parts, limit=limit)
+            return self.process.ask(name, *stated, parts=parts, limit=limit)
         except LostHostingError as error:
             raise InputChanged(str(error)) from None
 
-    def _told(
-        self, name: str, *stated: object, fails: Callable[[str], Exception] | None = None
-    ) -> Any:
-        """What the process answers; None if it is lost, and if it has nothing to do.
-
-        None also for other errors, unless they are raised as what `fails` makes of their text.
-        """
-        if name not in self._own:
-            return None
-        try:
-            return self._process.ask(name, *stated)[0]
-        except LostHostingError:
-            return None
-        except Exception as error:
-            if fails is not None:
-                raise fails(str(error)) from None
-            return None
+    def _answered(self, default: object, name: str, *stated: object) -> Any:
+        """What the process answers; the default if it has nothing to do, is lost or fails."""
+        if name in self._plain["own"]:
+            with suppress(Exception):
+                return self.process.ask(name, *stated).value
+        return default
 
     def _remove_left(self) -> None:
         """Remove the intermediate files and the staged output of a process that was killed."""
@@ -400,7 +389,7 @@ class DeferredHosted(DeferredExecution):
         """`described` is what the process has answered."""
         outputs = tuple(map(str, described["outputs"]))
         super().__init__(decode_job(described["job"]), outputs, self._take)
-        self._process = process
+        self.process = process
         self._found: HostedExecution | InputError | None = None
         self._thread: threading.Thread | None = None
 
@@ -409,49 +398,26 @@ class DeferredHosted(DeferredExecution):
 
         def plan() -> None:
             try:
-                self._found = HostedExecution(self._process, *self._process.ask("plan"))
+                self._found = HostedExecution(self.process, self.process.ask("plan"))
             except Exception as error:
                 self._found = InputError(str(error))
             wake()
 
         if self._thread is None:
-            self._thread = threading.Thread(target=plan, name=f"plan of {self.job.id}")
+            name = f"plan of {self.job.id}"
+            self._thread = threading.Thread(target=plan, name=name, daemon=True)
             self._thread.start()
         return self._found is not None
 
     def close(self, succeeded: bool) -> None:
         """End the process of a job that was not planned."""
-        self._process.kill()
+        self.process.end()
 
     def _take(self) -> Execution:
         assert self._found is not None
         if isinstance(self._found, InputError):
             raise self._found
         return self._found
-
-
-class _Channel:
-    """The connection to a process, each use of which may last up to the instant `until`."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self.until: float | None = None
-
-    def read(self, size: int, /) -> bytes:
-        """At most `size` bytes; none at the end. TimeoutError."""
-        self._wait_until()
-        return self._connection.recv(min(size, 1 << 20))
-
-    def send(self, data: bytes) -> None:
-        """Send all of it. TimeoutError."""
-        self._wait_until()
-        self._connection.sendall(data)
-
-    def _wait_until(self) -> None:
-        left = None if self.until is None else self.until - time.monotonic()
-        if left is not None and left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
 
 
 def _tuples(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -462,9 +428,14 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _end(process: subprocess.Popen[bytes], channel: socket.socket, lifeline: int) -> None:
+def _kill(
+    process: subprocess.Popen[bytes],
+    channel: tuple[BufferedReader, socket.socket],
+    lifeline: int,
+) -> None:
     """Kill the process and its group, and reap it."""
-    channel.close()
+    for one in channel:
+        one.close()
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     os.close(lifeline)

@@ -12,19 +12,18 @@ import os
 import pickle
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 
 from slotwise.backends.executing import sentence
 from slotwise.backends.local.worker import die_with_manager, pickled
-from slotwise.core.cluster import Cluster
 from slotwise.core.codec import decode_cluster, dumped, encode_job
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputChanged, InputError, SlotwiseError
 from slotwise.core.history import read_history
 from slotwise.core.rates import Rates, estimate_rates
 from slotwise.jobs.calls import Calls
@@ -35,20 +34,14 @@ from slotwise.jobs.staged import StagedExecution
 from slotwise.jobs.transfer import SHARED_MEMORY
 from slotwise.jobs.work_folder import temporary_folder
 from slotwise.running import existing
+from slotwise.service.hosted import Answer
 from slotwise.service.wire import frame, frames
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.intake import arriving
-from slotwise.sources import Entry, Source
+from slotwise.sources import Source
 from slotwise.workload.workload import Workload
 
 Plain = dict[str, Any]
-
-
-class Answer(NamedTuple):
-    """What the process answers: a JSON value, and pickles."""
-
-    value: object = None
-    parts: tuple[bytes, ...] = ()
 
 
 def main(channel: int, lifeline: int) -> None:
@@ -76,129 +69,142 @@ def main(channel: int, lifeline: int) -> None:
 class HostedJob:
     """The execution of the job. Nothing else is in this process."""
 
+    _execution: Execution
+
     def __init__(self) -> None:
-        self._execution: Execution | None = None
         self._sent: object = None  # The runner that the server has.
+        self._unread: list[tuple[str, int, int, bytes]] = []  # Results of calls.
         self.is_closed = False
 
     def answer(self, name: str, stated: Any, parts: Sequence[bytes]) -> Answer:
-        """Do what the server asks."""
-        if name == "load":
-            return self._load(stated, parts)
-        execution = self._execution
-        assert execution is not None
-        if name == "plan":
-            return self._plan(execution)
-        if name == "arguments":
-            return self._arguments(execution, stated)
-        if name == "finished":
-            result = pickle.loads(parts[0]) if execution.unpickles else parts[0]
-            return Answer(execution.finished(*stated, result))
-        if name == "lose":
-            return Answer(list(execution.lose(*stated)))
-        if name == "absorbs":
-            phase, task, reason, is_lost, is_own = stated
-            return Answer(
-                execution.absorbs(phase, task, reason, is_lost=is_lost, is_own=is_own)
-            )
-        if name == "close":
-            return self._close(execution, *stated)
-        return Answer(getattr(execution, name)(*stated))
+        """Do what the server asks: what has a method here, or one of the execution."""
+        if own := getattr(self, f"_{name}", None):
+            answer: Answer = own(*stated, *parts)
+            return answer
+        return Answer(getattr(self._execution, name)(*stated))
 
-    def _load(self, stated: Plain, parts: Sequence[bytes]) -> Answer:
+    def _load(self, stated: Plain, *parts: bytes) -> Answer:
         """Load and plan the job as a session does, see `Session.run`."""
         sys.path += [folder for folder in stated["path"] if folder not in sys.path]
         with suppress(OSError):  # For paths that user code opens.
             os.chdir(stated["folder"])
-        cluster = decode_cluster(**stated["cluster"])
         try:
-            self._execution = planned(stated, parts, cluster)
-        except InputError:
-            raise
+            self._execution = planned(stated, parts)
+        except SlotwiseError as error:
+            raise InputError(str(error)) from error
         except (Exception, SystemExit) as error:
             kind, where = type(error).__name__, f"job {stated['job']!r}"
             raise InputError(f"{where} cannot be planned: {kind}: {error}") from error
-        return self._described(self._execution)
+        return self._described()
 
-    def _plan(self, execution: Execution) -> Answer:
+    def _plan(self) -> Answer:
         """Plan a job that has waited for others."""
-        assert isinstance(execution, DeferredExecution)
-        found = execution.planned()
-        if found is execution:
+        assert isinstance(self._execution, DeferredExecution)
+        found = self._execution.planned()
+        if found is self._execution:
             found.arguments("", 0, 0)  # Raises the reason.
         self._execution = found
-        return self._described(found)
+        return self._described()
 
-    def _described(self, execution: Execution) -> Answer:
-        """What the server knows of the job, and the pickle of its runner."""
-        names = "sleeps", "waits", "is_shown", "ending_seconds", "done_before", "unpickles"
-        names += "output", "outputs", "folder", "folders", "program", "sizes"
-        is_deferred = isinstance(execution, DeferredExecution)
-        described = {name: getattr(execution, name) for name in names} | {
+    def _described(self) -> Answer:
+        """What the server knows of the job, and its runner unless it is planned later."""
+        execution = self._execution
+        described = {name: getattr(execution, name) for name in SENT} | {
             "done_before": dict(execution.done_before),
             "sizes": dict(execution.sizes),
             "job": encode_job(execution.job),
             "known_as": {name: execution.known_as(name) for name in execution.job.by_name},
-            "is_deferred": is_deferred,
             "own": [name for name in ASKED if _is_own(execution, name)],
             "path": sys.path,
             "roots": _roots(execution),
         }
-        if is_deferred:
-            return Answer(described)
-        return Answer(described, (self._runner(execution),))
+        is_deferred = isinstance(execution, DeferredExecution)
+        return Answer(described, [] if is_deferred else [self._runner()])
 
-    def _runner(self, execution: Execution) -> bytes:
-        self._sent = execution.runner
+    def _runner(self) -> bytes:
+        self._sent = runner = self._execution.runner
         try:
-            return sent_by_value(execution.runner)
+            return sent_by_value(runner)
         except Exception as error:
-            raise InputError(
-                f"job {execution.job.id!r} cannot be sent to a worker process:"
-                f" {type(error).__name__}: {error}"
-            ) from error
+            where, why = f"job {self._execution.job.id!r}", f"{type(error).__name__}: {error}"
+            raise InputError(f"{where} cannot be sent to a worker process: {why}") from error
 
-    def _arguments(self, execution: Execution, stated: Any) -> Answer:
+    def _arguments(self, phase: str, task: int, attempt: int) -> Answer:
         """The arguments of an attempt, and the runner if it is another one now."""
-        found = execution.arguments(*stated)
+        found = self._execution.arguments(phase, task, attempt)
         by_value = cloudpickle.list_registry_pickle_by_value()
         body = sent_by_value(found) if by_value else pickled(found)
-        if execution.runner is self._sent:
-            return Answer(None, (body,))
-        return Answer(None, (body, self._runner(execution)))
+        is_same = self._execution.runner is self._sent
+        return Answer(None, [body] if is_same else [body, self._runner()])
 
-    def _close(self, execution: Execution, succeeded: bool) -> Answer:
-        """Close the job. If it has succeeded, return its result: JSON, or a pickle."""
+    def _finished(self, phase: str, task: int, attempt: int, body: bytes) -> Answer:
+        """Take a result. Those of calls are read at the end: the loop of the server waits."""
+        execution = self._execution
+        if isinstance(execution, Calls) and type(execution.results[phase]) is dict:
+            self._unread.append((phase, task, attempt, body))
+        else:
+            result = pickle.loads(body) if execution.unpickles else body
+            execution.finished(phase, task, attempt, result)
+        return Answer()
+
+    def _read_results(self) -> Answer:
+        """Unpickle the results of calls. InputChanged for one that cannot be."""
+        for phase, task, attempt, body in self._unread:
+            try:
+                result = pickle.loads(body)
+            except Exception as error:
+                why = f"{type(error).__name__}: {error}"
+                what = f"the result of {phase} task {task} cannot be read"
+                raise InputChanged(f"{what}: {why}") from error
+            self._execution.finished(phase, task, attempt, result)
+        self._unread.clear()
+        return Answer()
+
+    def _lose(self, phase: str, tasks: list[int]) -> Answer:
+        return Answer(list(self._execution.lose(phase, tasks)))
+
+    def _absorbs(
+        self, phase: str, task: int, reason: str, is_lost: bool, is_own: bool
+    ) -> Answer:
+        absorbs = self._execution.absorbs
+        return Answer(absorbs(phase, task, reason, is_lost=is_lost, is_own=is_own))
+
+    def _close(self, succeeded: bool) -> Answer:
+        """Close the job. If it has succeeded, return its result: strings or a pickle."""
+        execution = self._execution
         execution.close(succeeded)
-        answer = Answer()
-        if succeeded:
+        result: object = None
+        if succeeded and isinstance(execution, Calls):
+            result = {name: dict(of) for name, of in execution.results.items()}
+            execution.close(succeeded=False)  # Its files have been read.
+        elif succeeded:
             result = execution.result
-            if isinstance(execution, Calls):
-                result = {name: dict(of) for name, of in execution.results.items()}
-                answer = Answer(None, (sent_by_value(result),))
-                execution.close(succeeded=False)  # Its files have been read.
-            else:
-                answer = _json_or_pickle(result)
         self.is_closed = True
-        return answer
+        values = result.values() if isinstance(result, dict) else [result or ""]
+        is_plain = all(type(one) is str for one in values)
+        return Answer(result) if is_plain else Answer(None, [sent_by_value(result)])
 
 
-ASKED = (
-    *("open", "begins_at", "output_files", "describe", "printed", "waited", "absorbs"),
-    *("lose", "discard"),
+SENT = (
+    *("sleeps", "waits", "is_shown", "ending_seconds", "unpickles"),
+    *("output", "outputs", "folders", "program"),
 )
+"""The attributes that the server gets as they are."""
+
+ASKED = ("begins_at", "output_files", "describe", "waited", "absorbs", "discard")
 """The methods that the server calls only if the execution has its own."""
 
 
-def planned(stated: Plain, parts: Sequence[bytes], cluster: Cluster) -> Execution:
+def planned(stated: Plain, parts: Sequence[bytes]) -> Execution:
     """The execution of the entry, which is a mapping or a pickle. Raises InputError."""
+    cluster = decode_cluster(**stated["cluster"])
     given = pickle.loads(parts[0]) if parts else stated["entry"]
     folder, name = Path(stated["folder"]), stated["job"]
     slots = sum(cluster.capacity.values())
-    entry = checked_entry(given, folder, slots)
-    about = {key: _property(key, value) for key, value in stated["about"].items()}
-    if about:
-        entry = _with(entry, about)
+    entry: Any = checked_entry(given, folder, slots)
+    if about := stated["about"]:
+        sets = {key: frozenset(about[key]) for key in ("after", "after_each") if key in about}
+        entry = _with(entry, about | sets)
     entry = arriving(entry, stated["now"], lambda own: name or own)
     rates = Rates()
     if earlier := existing(stated["history"]):
@@ -209,17 +215,12 @@ def planned(stated: Plain, parts: Sequence[bytes], cluster: Cluster) -> Executio
     return execution
 
 
-def _with(entry: Any, about: Plain) -> Entry:
+def _with(entry: Any, about: Plain) -> Any:
     """The entry with these properties of its job."""
     if isinstance(entry, Execution):
         entry.job = replace(entry.job, **about)
         return entry
-    changed: Entry = replace(entry, **about)
-    return changed
-
-
-def _property(key: str, value: object) -> object:
-    return frozenset(value) if key in ("after", "after_each") else value  # type: ignore[call-overload]
+    return replace(entry, **about)
 
 
 def _is_own(execution: Execution, name: str) -> bool:
@@ -234,14 +235,6 @@ def _roots(execution: Execution) -> list[str]:
         [os.path.dirname(execution.work_dir)] if isinstance(execution, StagedExecution) else []
     )
     return [SHARED_MEMORY, temporary_folder(), *own]
-
-
-def _json_or_pickle(result: object) -> Answer:
-    """A result of text as JSON, and any other as a pickle."""
-    texts = result.values() if isinstance(result, Mapping) else [result]
-    if result is None or all(type(one) is str for one in texts):
-        return Answer(dict(result) if isinstance(result, Mapping) else result)
-    return Answer(None, (sent_by_value(result),))
 
 
 def _kind(error: BaseException) -> str:

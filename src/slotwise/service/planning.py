@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import io
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from slotwise.core.cluster import Cluster
 from slotwise.core.errors import InputError, shown
+from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
 from slotwise.jobs.commands import Commands, ResultOf
 from slotwise.jobs.execution import Execution
+from slotwise.service.hosted import HostedExecution
+from slotwise.service.records import StoredJob
+from slotwise.service.supervised import Supervision
+from slotwise.service.wire import frame, frames
+from slotwise.sessions.intake import SessionCore
 from slotwise.sources import Source, with_limits
 from slotwise.workload.file import read_job
-from slotwise.workload.workload import CommandJob, Workload
+from slotwise.workload.workload import PROPERTIES, CommandJob, Workload
 
 Kind = Literal["command", "calls", "program", "object", "sleep"]
 
@@ -30,6 +36,9 @@ LEAST_SECONDS = 1e-3
 
 NAME_MAX = 200
 """The most characters of a command that lists show."""
+
+AFTER = ("after", "after_each")
+"""The keys of an entry that name other jobs."""
 
 OF_SERVICE = ("restart", "deadline")
 """The keys of an entry that the service handles itself."""
@@ -49,6 +58,14 @@ class Submitted:
     deadline: float | None
     restart: bool
     words: Mapping[int, str]
+
+    @property
+    def after(self) -> list[str]:
+        """The jobs that it waits for, as it names them."""
+        found = [self.entry.get(key) or () for key in AFTER]
+        return [
+            str(n) for group in found for n in ([group] if isinstance(group, str) else group)
+        ]
 
     @property
     def name(self) -> str:
@@ -111,6 +128,34 @@ def _due(stated: Any, now: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Spec:
+    """What the store keeps of a job, so that it can be planned again.
+
+    before  the ids of the jobs that it waits for, by the names that its entry states
+    pickle  the job, if it is pickled
+    """
+
+    submitted: Submitted
+    before: Mapping[str, str]
+    pickle: bytes = b""
+
+    def packed(self) -> bytes:
+        """It as a frame."""
+        one = self.submitted
+        stated = {"entry": one.entry, "words": one.words, "before": self.before}
+        return frame(stated, (self.pickle,) if self.pickle else ())
+
+    @classmethod
+    def of(cls, record: StoredJob) -> Spec:
+        """The opposite of `packed`, of a stored job."""
+        ((stated, parts),) = frames(io.BytesIO(record.spec))
+        words = {int(number): job for number, job in stated["words"].items()}
+        kind = cast(Kind, record.kind)
+        one = Submitted(kind, stated["entry"], record.deadline, record.restart, words)
+        return cls(one, stated["before"], b"".join(parts))
+
+
+@dataclass(frozen=True, slots=True)
 class Planner:
     """Makes executions for the session of a server.
 
@@ -118,73 +163,85 @@ class Planner:
     result   the result of a job that is over, as text
     """
 
-    cluster: Callable[[], Cluster]
+    core: SessionCore
+    supervision: Supervision
     limits: Mapping[str, Any]
     result: Callable[[str], str]
 
-    def described(
-        self,
-        submitted: Submitted,
-        id: str,
-        folder: Path,
-        predecessors: Mapping[str, str],
-        pool: str | None = None,
-    ) -> Any:
-        """The job as `read_job` gives it, with the ids of the service."""
-        entry = self.entry(submitted, id, predecessors, pool)
-        slots = sum(self.cluster().capacity.values())
-        return read_job(entry, max(1, slots), folder, now=datetime.now())
-
-    def entry(
-        self,
-        submitted: Submitted,
-        id: str,
-        predecessors: Mapping[str, str],
-        pool: str | None = None,
-    ) -> dict[str, Any]:
-        """The entry of a job with the ids of the service.
-
-        `predecessors` are the ids for the names that it states in `after`.
-        """
-        entry = {**submitted.entry, "id": id}
-        for key in ("after", "after_each"):
-            if key in entry:
-                names = [entry[key]] if isinstance(entry[key], str) else entry[key]
-                kept = [predecessors[name] for name in names if name in predecessors]
-                entry[key] = kept
-                if not kept:
-                    del entry[key]
-        if pool is not None:
-            entry["pool"] = pool
-        if submitted.deadline is not None:
-            entry["deadline"] = max(LEAST_SECONDS, submitted.deadline - time.time())
-        return entry
-
     def execution(
         self,
-        described: Any,
-        submitted: Submitted,
-        folder: Path,
+        id: str,
+        spec: Spec,
+        folder: str,
         environ: Mapping[str, str],
-        arrival: float,
+        *,
+        outputs: Mapping[str, Sequence[str]],
+        changed: Mapping[str, Any] = NOTHING,
         done: Sequence[int] = (),
     ) -> Execution:
-        """The execution of a job without user code. InputError if it cannot be run."""
-        moved = arriving_now(described, arrival)
-        if done and isinstance(moved, CommandJob):
-            moved = replace(moved, settings={**moved.settings, "done": tuple(done)})
+        """The execution of a job, which arrives now. InputError if it cannot be run.
+
+        A job with user code is planned in a process of its own, which takes a second.
+
+        outputs  the folders of other jobs that are not over, by id
+        changed  properties in place of those of its entry
+        done     the tasks that do not run again
+        """
+        one = spec.submitted
+        entry = {**_entry(one, id, spec.before), **changed}
+        cluster = self.core.state.cluster
+        if one.kind in ("program", "object"):
+            about = {key: entry[key] for key in PROPERTIES if key in entry and spec.pickle}
+            return HostedExecution.start(
+                spec.pickle or entry,
+                folder,
+                cluster,
+                job=id,
+                now=self.core.now,
+                about=about,
+                outputs=outputs,
+                limits=self.limits,
+                environ=environ,
+                path=[folder],
+            )
+        slots = max(1, sum(cluster.capacity.values()))
+        stated = read_job(entry, slots, Path(folder), now=datetime.now())
+        job = arriving_now(stated, self.core.now)
+        if done and isinstance(job, CommandJob):
+            job = replace(job, settings={**job.settings, "done": tuple(done)})
         if self.limits:
-            moved = with_limits(moved, self.limits)
-        (execution,) = Source(Workload((moved,), folder=folder)).executions(self.cluster())
-        if isinstance(execution, Commands):
-            execution.runs_for(environ, self._words(submitted.words))
-        return execution
+            job = with_limits(job, self.limits)
+        (made,) = Source(Workload((job,), folder=Path(folder))).executions(cluster)
+        if isinstance(made, Commands):
+            made.runs_for(environ, self._words(one.words))
+            return self.supervision.of(made)
+        return made
 
     def _words(self, words: Mapping[int, str]) -> dict[int, ResultOf]:
-        return {
-            number: ResultOf(lambda job=job: self.result(job))  # type: ignore[misc]
-            for number, job in words.items()
-        }
+        return {number: ResultOf(partial(self.result, job)) for number, job in words.items()}
+
+
+def _entry(one: Submitted, id: str, before: Mapping[str, str]) -> dict[str, Any]:
+    """The entry of a job with the ids of the service."""
+    entry = {**one.entry, "id": id}
+    entry.pop("object", None)
+    for key in AFTER:
+        if key in entry:
+            names = [entry[key]] if isinstance(entry[key], str) else entry[key]
+            kept = [before[name] for name in names if name in before]
+            if kept:
+                entry[key] = kept
+            else:
+                del entry[key]
+    if one.words and (after := [before[job] for job in one.words.values() if job in before]):
+        entry["after"] = list(dict.fromkeys([*_listed(entry.get("after")), *after]))
+    if one.deadline is not None:
+        entry["deadline"] = max(LEAST_SECONDS, one.deadline - time.time())
+    return entry
+
+
+def _listed(names: str | list[str] | None) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def arriving_now(stated: Any, now: float) -> Any:
@@ -196,27 +253,3 @@ def arriving_now(stated: Any, now: float) -> Any:
         deadline=None if stated.deadline is None else stated.deadline + later,
         steps=tuple((at + later, cost) for at, cost in stated.steps),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """What the store keeps of an entry: the ids of the jobs before it are those of the store.
-
-    before  these ids, by the names that the entry states
-    """
-
-    submitted: Submitted
-    before: Mapping[str, str]
-
-    def packed(self) -> bytes:
-        """Its JSON."""
-        one = self.submitted
-        stated = {"entry": one.entry, "words": one.words, "before": self.before}
-        return json.dumps(stated, default=str).encode()
-
-    @classmethod
-    def of(cls, packed: bytes, kind: Kind, deadline: float | None, *, restart: bool) -> Spec:
-        """The opposite of `packed`; the arguments are in the record of the job."""
-        stated = json.loads(packed)
-        words = {int(number): job for number, job in stated["words"].items()}
-        return cls(Submitted(kind, stated["entry"], deadline, restart, words), stated["before"])

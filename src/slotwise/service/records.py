@@ -132,7 +132,7 @@ def held(name: str, value: Any, keep: Keep) -> Any:
         return keep(value)
     if name in _PLAIN:
         return json.dumps(value)
-    return storable(value) if isinstance(value, str) else value
+    return value
 
 
 def record_of(kind: type[Record], row: Sequence[Any], read: Read) -> Record:
@@ -142,17 +142,18 @@ def record_of(kind: type[Record], row: Sequence[Any], read: Read) -> Record:
     )
 
 
-def storable(text: str) -> str | bytes:
-    """A string as the database takes it: one that is not Unicode, as some paths, as bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
+def storable(value: Any) -> Any:
+    """A value as the database takes it: a string that is not Unicode, as of paths, as bytes."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-8", "surrogatepass")
+    return value
 
 
 def text_of(value: str | bytes) -> str:
-    """The opposite of `storable`."""
+    """The opposite of `storable`, for a string."""
     return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 

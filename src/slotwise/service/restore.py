@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slotwise.core.dependencies import predecessor_failed
 from slotwise.core.errors import SlotwiseError
@@ -13,6 +12,7 @@ from slotwise.jobs.commands import PHASE
 from slotwise.service.engine import Engine
 from slotwise.service.planning import Spec
 from slotwise.service.records import OPEN, StoredJob
+from slotwise.service.settings import HELD
 from slotwise.service.streams import binding_of
 
 LOST = "it ran when the server ended, and does not run again (restart: false)"
@@ -46,7 +46,7 @@ def restore(engine: Engine) -> Restored:
         try:
             counts[_restored(engine, record, adopted[record.id])] += 1
         except SlotwiseError as error:  # Such as a folder that is missing now.
-            engine._end(record, "failed", f"it cannot run after a restart: {error}")
+            engine.end(record, "failed", f"it cannot run after a restart: {error}")
     return Restored(*counts)
 
 
@@ -60,42 +60,47 @@ def _restored(engine: Engine, record: StoredJob, adopted: Mapping[int, bool]) ->
         return _calls(engine, record)
     if has_begun and not adopted:
         if not record.restart:
-            engine._end(record, "lost", LOST)
+            engine.end(record, "lost", LOST)
             return LOST_NOW
         record = replace(record, restarts=record.restarts + 1)
         engine.store.change(record.id, restarts=record.restarts)
-    spec = Spec.of(record.spec, record.kind, record.deadline, restart=record.restart)  # type: ignore[arg-type]
+    spec = Spec.of(record)
     before: dict[str, str] = {}
     for name, job in spec.before.items():
         other = engine.store.job(job)
-        if other is not None and other.state == OPEN:
+        state = "lost" if other is None else other.state
+        if state == OPEN:
             before[name] = job
-        elif other is None or other.state != "done":
-            if spec.submitted.entry.get("after_failed") != "run":
-                engine._end(record, "cancelled", predecessor_failed(job))
-                return QUEUED
+        elif state != "done" and spec.submitted.entry.get("after_failed") != "run":
+            engine.end(record, "cancelled", predecessor_failed(job))
+            return QUEUED
     environ = engine.store.environment(record.environ) if record.environ else None
-    done = [one.task for one in engine.store.tasks(record.id) if one.state == "done"]
-    execution = engine._execution(
-        record, spec.submitted, Path(record.folder), environ or {}, before, sorted(set(done))
+    done = sorted({one.task for one in engine.store.tasks(record.id) if one.state == "done"})
+    execution = engine.planner.execution(
+        record.id,
+        replace(spec, before=before),
+        record.folder,
+        environ or {},
+        outputs=engine.outputs(),
+        changed=_changed(record),
+        done=done,
     )
     tasks = [task for task in adopted if task not in done]
     if tasks:
         host = engine.core.state.cluster.hosts[0].name
         execution.adopted = {PHASE: dict.fromkeys(tasks, host)}
     execution.open()
-    engine._enter(record, execution)
+    engine.enter(record, execution)
     return ADOPTED if tasks else AGAIN if has_begun else QUEUED
 
 
 def _calls(engine: Engine, record: StoredJob) -> int:
     """Give the calls of a job that are not done to the session."""
     if record.begun is not None and not record.restart:
-        engine._end(record, "lost", LOST)
+        engine.end(record, "lost", LOST)
         return LOST_NOW
-    stated = Spec.of(record.spec, "calls", record.deadline, restart=record.restart)
-    entry = stated.submitted.entry
-    binding = binding_of(entry["binding"])
+    entry = Spec.of(record).submitted.entry
+    binding = binding_of({**entry["binding"], **_changed(record)})
     stream = engine.streams.open(record, binding, entry["program"], grows=entry["grows"])
     for call in engine.store.calls(record.id):
         stream.numbers.add(call.number)
@@ -110,3 +115,9 @@ def _calls(engine: Engine, record: StoredJob) -> int:
         engine.store.change(record.id, restarts=record.restarts + 1)
         return AGAIN
     return QUEUED
+
+
+def _changed(record: StoredJob) -> dict[str, Any]:
+    """The properties of a job that may have changed since it was submitted."""
+    pool = HELD if record.held else record.pool
+    return {"pool": pool, "priority": record.priority, "weight": record.weight}

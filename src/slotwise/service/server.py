@@ -26,12 +26,12 @@ from slotwise.service.engine import (
     Engine,
     MissingError,
     OverError,
-    Submission,
 )
 from slotwise.service.following import followed
 from slotwise.service.hub import Listener, of_client, of_job
 from slotwise.service.retention import forget_output
 from slotwise.service.schema import StoreError
+from slotwise.service.submitting import Submission, Submitter
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -95,7 +95,7 @@ class Server:
         self._started = time.time()
         self.is_draining = False
         self.is_restoring = True
-        self._calls = CallFrames(engine)
+        self._calls, self._submitter = CallFrames(engine), Submitter(engine)
 
     def app(self) -> Starlette:
         """The application for a server of ASGI."""
@@ -177,7 +177,7 @@ class Server:
         return await self._submitted(given)
 
     async def _submitted(self, given: Submission) -> Response:
-        records = await run_in_threadpool(self._engine.submit, given)
+        records = await run_in_threadpool(self._submitter.submit, given)
         jobs = [
             {"id": one.id, "number": one.number, "state": _plain_state(one.state)}
             for one in records

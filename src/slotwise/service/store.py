@@ -73,6 +73,7 @@ class Store:
     def __init__(self, folder: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = folder / "store.db"
         self._reading, self._numbering = threading.Lock(), threading.Lock()
+        self._is_closed = False
         with opening_errors(self.path), ExitStack() as opening:
             opening.callback(_lock(folder).release)
             database = opened(self.path, busy_seconds)
@@ -101,6 +102,7 @@ class Store:
 
     def _close_reader(self) -> None:
         with self._reading:
+            self._is_closed = True
             self._reader.close()
 
     # Identity and submission.
@@ -140,29 +142,27 @@ class Store:
             jobs = [replace(job, environ=hashed) for job in jobs]
 
         def action(work: StoreWork) -> tuple[str, ...]:
-            if key is not None and (known := _ids(work.execute(_OF_KEY, (key,)).fetchall())):
+            if key is not None and (known := _ids(work.rows(_OF_KEY, key))):
                 return known
             if environ is not None:
-                row = (hashed, variables)
-                work.execute("INSERT OR IGNORE INTO environs VALUES (?, ?)", row)
+                work.execute("INSERT OR IGNORE INTO environs VALUES (?, ?)", hashed, variables)
             ids = tuple(self._added(work, job) for job in jobs)
             if key is not None:
-                keyed = (key, json.dumps(ids), jobs[-1].number)
-                work.execute("INSERT INTO keys VALUES (?, ?, ?)", keyed)
+                row = (key, json.dumps(ids), jobs[-1].number)
+                work.execute("INSERT INTO keys VALUES (?, ?, ?)", *row)
             return ids
 
         return self._writer.do(action)
 
     def _added(self, work: StoreWork, job: StoredJob) -> str:
         if job.stream is not None:
-            known = "SELECT id FROM jobs WHERE stream = ?"
-            if row := work.execute(known, (job.stream,)).fetchone():
-                return str(row[0])
+            for (known,) in work.rows("SELECT id FROM jobs WHERE stream = ?", job.stream):
+                return str(known)
         work.insert(job, job.number)
         if job.id != str(job.number):
             base, last = self._names.last(job.id)
             # As a string, because the number in a name may have any number of digits.
-            work.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", (base, str(last)))
+            work.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", base, str(last))
         return job.id
 
     def add_calls(self, job: str, calls: Sequence[StoredCall]) -> Future[None]:
@@ -172,7 +172,7 @@ class Store:
             number = work.number_of(job)
             known = "SELECT 1 FROM calls WHERE job = ? AND number = ?"
             for call in calls:
-                if work.execute(known, (number, call.number)).fetchone() is None:
+                if not work.rows(known, number, call.number):
                     work.insert(call, number)
 
         return self._writer.do(action)
@@ -232,18 +232,15 @@ class Store:
 
         def action(work: StoreWork) -> bool:
             place = (work.number_of(job), number)
-            rows = work.execute(
-                "SELECT parts FROM calls WHERE job = ? AND number = ? AND state = 'open'", place
-            ).fetchall()
+            query = "SELECT parts FROM calls WHERE job = ? AND number = ? AND state = 'open'"
+            rows = work.rows(query, *place)
             for (parts,) in rows:
                 work.drop(parts)
                 work.execute(
                     "UPDATE calls SET parts = NULL, state = ?, is_value = ?, value = ?,"
                     " printed = ?, reason = ?, ended = ? WHERE job = ? AND number = ?",
-                    (
-                        *(state, is_value, work.keep(packed, place[0])),
-                        *(storable(printed), storable(reason), at, *place),
-                    ),
+                    *(state, is_value, work.keep(packed, place[0]), printed, reason, at),
+                    *place,
                 )
             return bool(rows)
 
@@ -251,10 +248,9 @@ class Store:
 
     def note(self, at: float, text: str) -> Future[None]:
         """Add a line to the history of changes of the configuration."""
-        row = (at, storable(text))
 
         def action(work: StoreWork) -> None:
-            work.execute("INSERT INTO notes (at, text) VALUES (?, ?)", row)
+            work.execute("INSERT INTO notes (at, text) VALUES (?, ?)", at, text)
 
         return self._writer.do(action)
 
@@ -263,7 +259,7 @@ class Store:
 
         def action(work: StoreWork) -> bool:
             query = "SELECT number FROM jobs WHERE id = ? AND state <> 'open'"
-            rows = work.execute(query, (job,)).fetchall()
+            rows = work.rows(query, job)
             for (number,) in rows:
                 work.remove(number)
             return bool(rows)
@@ -291,11 +287,11 @@ class Store:
         def action(work: StoreWork) -> bool:
             number = work.number_of(job)
             query = f"SELECT 1 FROM jobs WHERE number = ? AND {condition}"
-            if work.execute(query, (number,)).fetchone() is None:
+            if not work.rows(query, number):
                 return False
             row = [held(k, v, lambda data: work.keep(data, number)) for k, v in values.items()]
             columns = ", ".join(f"{name} = ?" for name in values)
-            work.execute(f"UPDATE jobs SET {columns} WHERE number = ?", (*row, number))
+            work.execute(f"UPDATE jobs SET {columns} WHERE number = ?", *row, number)
             return True
 
         return self._writer.do(action)
@@ -402,10 +398,10 @@ class Store:
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._reading:
+            if self._is_closed:
+                raise StoreError("closed", f"{self.path} is closed")
             try:
-                return self._reader.execute(query, values).fetchall()
-            except sqlite3.ProgrammingError as error:
-                raise StoreError("closed", f"{self.path} is closed") from error
+                return self._reader.execute(query, [*map(storable, values)]).fetchall()
             except sqlite3.Error as error:
                 raise store_error(self.path, error) from error
 
@@ -448,14 +444,14 @@ def _pruned(work: StoreWork, ended_before: float, most: int) -> tuple[list[str],
     Of a job with many calls it removes some of these, and the next step continues.
     """
     query = "SELECT number, id FROM jobs WHERE ended < ? ORDER BY ended, number LIMIT ?"
-    jobs = work.execute(query, (ended_before, most)).fetchall()
+    jobs = work.rows(query, ended_before, most)
     removed: list[str] = []
     room = PRUNED_ROWS
     for number, id in jobs:
         for table, key in ("calls", "number"), ("tasks", "task"):
             some = f"SELECT {key} FROM {table} WHERE job = ? LIMIT ?"
             delete = f"DELETE FROM {table} WHERE job = ? AND {key} IN ({some})"
-            room -= work.execute(delete, (number, number, room)).rowcount
+            room -= work.execute(delete, number, number, room)
         if room <= 0:
             return removed, False
         work.remove(number)

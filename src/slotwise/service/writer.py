@@ -12,7 +12,14 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 from slotwise.service.blobs import LARGE_BYTES, Blobs
-from slotwise.service.records import COLUMNS, StoredCall, StoredJob, StoredTask, row_of
+from slotwise.service.records import (
+    COLUMNS,
+    StoredCall,
+    StoredJob,
+    StoredTask,
+    row_of,
+    storable,
+)
 from slotwise.service.schema import StoreError, store_error
 
 T = TypeVar("T")
@@ -29,17 +36,23 @@ class StoreWork:
     """An open transaction, with the files that it makes and those that it no longer names."""
 
     def __init__(self, database: sqlite3.Connection, blobs: Blobs) -> None:
-        self.execute = database.execute
         self.made: list[str] = []
         self.dropped: list[str] = []
-        self._blobs = blobs
+        self._database, self._blobs = database, blobs
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        return self._database.execute(query, [*map(storable, values)]).fetchall()
+
+    def execute(self, statement: str, *values: Any) -> int:
+        """Change rows; the number of these."""
+        return self._database.execute(statement, [*map(storable, values)]).rowcount
 
     def number_of(self, job: str) -> int:
         """The number of a job. StoreError if it is not in the store."""
-        row = self.execute("SELECT number FROM jobs WHERE id = ?", (job,)).fetchone()
-        if row is None:
-            raise StoreError("missing", f"job {job!r} is not in the store")
-        return int(row[0])
+        for (number,) in self.rows("SELECT number FROM jobs WHERE id = ?", job):
+            return int(number)
+        raise StoreError("missing", f"job {job!r} is not in the store")
 
     def keep(self, data: bytes | None, job: int) -> bytes | str | None:
         """What a row of a job holds for bytes: large ones go to a file."""
@@ -47,13 +60,13 @@ class StoreWork:
             return data
         name = self._blobs.write(data)
         self.made.append(name)
-        self.execute("INSERT INTO blobs VALUES (?, ?)", (name, job))
+        self.execute("INSERT INTO blobs VALUES (?, ?)", name, job)
         return name
 
     def drop(self, value: bytes | str | None) -> None:
         """Remove the file of a value that no row holds any more, after the commit."""
         if isinstance(value, str):
-            self.execute("DELETE FROM blobs WHERE name = ?", (value,))
+            self.execute("DELETE FROM blobs WHERE name = ?", value)
             self.dropped.append(value)
 
     def insert(self, record: StoredJob | StoredCall | StoredTask, job: int) -> bool:
@@ -61,24 +74,18 @@ class StoreWork:
         row = row_of(record, lambda data: self.keep(data, job))
         if not isinstance(record, StoredJob):
             row[0] = job
-        return self.execute(_INSERT[type(record)], row).rowcount > 0
+        return self.execute(_INSERT[type(record)], *row) > 0
 
     def remove(self, job: int) -> None:
         """Remove a job with all that belongs to it."""
-        names = self.execute("SELECT name FROM blobs WHERE job = ?", (job,)).fetchall()
+        names = self.rows("SELECT name FROM blobs WHERE job = ?", job)
         self.dropped += [name for (name,) in names]
-        (environ,) = self.execute(
-            "SELECT environ FROM jobs WHERE number = ?", (job,)
-        ).fetchone()
+        environs = self.rows("SELECT environ FROM jobs WHERE number = ?", job)
         for table in "calls", "tasks", "keys", "blobs":
-            self.execute(f"DELETE FROM {table} WHERE job = ?", (job,))
-        self.execute("DELETE FROM jobs WHERE number = ?", (job,))
-        if environ is not None:
-            self.execute(
-                "DELETE FROM environs WHERE hash = ?"
-                " AND NOT EXISTS (SELECT 1 FROM jobs WHERE environ = hash)",
-                (environ,),
-            )
+            self.execute(f"DELETE FROM {table} WHERE job = ?", job)
+        self.execute("DELETE FROM jobs WHERE number = ?", job)
+        unused = "NOT EXISTS (SELECT 1 FROM jobs WHERE environ = hash)"
+        self.execute(f"DELETE FROM environs WHERE hash = ? AND {unused}", *environs[0])
 
 
 _INSERT = {
