@@ -38,6 +38,9 @@ HELP = """Submit a command, or all jobs of a workload file, to the server.
 SHELL_SIGNS = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~]")
 """What only a shell understands in a command of one word."""
 
+_OF_ENTRY = re.compile(r"^jobs\[0\]\.(\w+)")
+"""The place of a value in the entry of a command, in messages of the server."""
+
 RESTORE_SECONDS = 30.0
 """How long a server that has just been started may refuse jobs."""
 
@@ -305,18 +308,23 @@ def request_of(submitted: SubmittedWords) -> dict[str, Any]:
         "environ": dict(os.environ),
         "key": options.get("key"),
         "user": options.get("user"),
+        "hold": "hold" in options,
     }
 
 
 def submit(submitted: SubmittedWords) -> int:
     """Submit a command or a workload file; the exit code."""
-    from slotwise.service.transport import Transport, job_path
+    from slotwise.service.transport import Transport
 
     options = submitted.options
     transport = Transport(options.get("server"))
-    jobs = posted(transport, request_of(submitted))
-    if "hold" in options:
-        jobs = [transport.post(job_path(job["id"], "hold")) for job in jobs]
+    try:
+        jobs = posted(transport, request_of(submitted))
+    except InputError as error:
+        if submitted.file is not None:
+            raise
+        # Name options as they are on the command line.
+        raise InputError(_OF_ENTRY.sub(_as_option, str(error))) from None
     _show(jobs, options)
     if not options.keys() & {"wait", "follow"}:
         return 0
@@ -324,6 +332,10 @@ def submit(submitted: SubmittedWords) -> int:
 
     found = follow_jobs(transport, [job["id"] for job in jobs], prints="follow" in options)
     return max(map(exit_code, found))
+
+
+def _as_option(found: re.Match[str]) -> str:
+    return f"--{found[1].replace('_', '-')}"
 
 
 def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]]:

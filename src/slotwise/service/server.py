@@ -156,6 +156,7 @@ class Server:
             key=_of(body, "key", str, None),
             user=_of(body, "user", str, None),
             client=_of(body, "client", str, None),
+            hold=_of(body, "hold", bool, False),
         )
         return await self._submitted(given)
 
@@ -179,7 +180,7 @@ class Server:
     async def _submitted(self, given: Submission) -> Response:
         records = await run_in_threadpool(self._submitter.submit, given)
         jobs = [
-            {"id": one.id, "number": one.number, "state": _plain_state(one.state)}
+            {"id": one.id, "number": one.number, "state": "held" if one.held else _plain_state(one.state)}
             for one in records
         ]
         return JSONResponse({"jobs": jobs}, 201)
