@@ -11,6 +11,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from slotwise.cli.main import app
+from waiting import until
 
 
 class Shell:
@@ -59,6 +60,21 @@ def test_a_job_that_is_held_moved_and_cancelled(slotwise: Shell) -> None:
     assert slotwise("cancel", "a").exit_code == 0
     done = slotwise("wait", "a")
     assert (done.exit_code, "job a: cancelled" in done.stderr) == (130, True)
+
+
+def test_running_and_next_jobs_are_found_in_a_long_queue(slotwise: Shell) -> None:
+    """The running ones are older than those that a short list has."""
+    for job in "abcde":
+        slotwise("submit", "--id", job, "--", "sleep", "100")
+    until(lambda: len(slotwise.json("list", "--state", "running")["jobs"]) == 2)
+    found = slotwise.json("list", "--state", "running", "--limit", "2")["jobs"]
+    assert [job["id"] for job in found] == ["a", "b"]
+    found = slotwise.json("list", "--state", "queued", "--limit", "1")
+    assert ([job["id"] for job in found["jobs"]], found["more"]) == (["e"], True)
+    view = slotwise.json("top")
+    assert [job["id"] for job in view["running"]] == ["a", "b"]
+    assert [job["id"] for job in view["queue"]] == ["c", "d", "e"]
+    assert len(slotwise.json("cancel", "--all")["jobs"]) == 5
 
 
 def test_a_workload_file_runs_on_a_server(slotwise: Shell, tmp_path: Path) -> None:

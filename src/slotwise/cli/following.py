@@ -17,6 +17,9 @@ from slotwise.service.transport import MissingJobError, NoServerError, Transport
 OVER = frozenset({"done", "failed", "cancelled", "lost"})
 """The states of jobs that have ended."""
 
+LIVE = "running,queued,waiting,held"
+"""The other states, as they are asked for."""
+
 WAIT_SECONDS = 30.0
 """How long one request waits for the end of a job."""
 
