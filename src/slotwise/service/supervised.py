@@ -525,7 +525,7 @@ class SupervisedCommands(Commands):
         vars(self).update(vars(planned))
         self._by = supervision
         self._leaves = False
-        self._codes: dict[int, int] = {}
+        self._code: int | None = None
         self._folder = job_folder(supervision.folder, self.job.id)
         # The attempt of each task that may run, and the run and the attempt in its record.
         self._begun: dict[int, tuple[int, tuple[int, int]]] = {}
@@ -554,8 +554,8 @@ class SupervisedCommands(Commands):
 
     @property
     def code(self) -> int | None:
-        """The exit code of the task that failed last; None if none has exited with one."""
-        return next(reversed(self._codes.values()), None)
+        """The exit code of the attempt that failed last; None if none has."""
+        return self._code
 
     def leave(self) -> None:
         """From now on the supervisors are left alone: the server ends, and they run on."""
@@ -629,9 +629,8 @@ class SupervisedCommands(Commands):
         found = task_in(folder, self.job.id, task)
         if found is None:
             return
-        if found.ended is not None and found.ended.error is None:
-            self._codes.pop(task, None)  # The last one is at the end.
-            self._codes[task] = found.ended.code
+        if found.ended is not None and found.ended.code:
+            self._code = found.ended.code
         if (record := found.record) is not None:
             if name is not None and (record.run, record.attempt) != name:
                 return
