@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
-from slotwise.backends.attempt_logs import AttemptFile, file_name, files_of_job
+from slotwise.backends.attempt_logs import ERR, AttemptFile, file_name, files_of_job
 from slotwise.service.engine import OVER, Engine
 from slotwise.service.hub import Listener, of_job
 from slotwise.service.wire import frame
@@ -95,5 +95,6 @@ async def followed(
 def _files(folder: Path, job: str) -> Iterator[tuple[int, AttemptFile]]:
     """The files of all attempts of a job, with the numbers of the runs of the server."""
     for run in sorted(folder.glob("runs/*")):
-        for file in files_of_job(run / "logs" / file_name(job)):
+        found = files_of_job(run / "logs" / file_name(job))
+        for file in sorted(found, key=lambda one: (*one[1:4], one.stream == ERR)):
             yield int(run.name), file

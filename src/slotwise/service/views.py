@@ -14,6 +14,9 @@ from slotwise.service.settings import HELD
 TASKS_MAX = 1_000
 """The most tasks in the JSON of a job."""
 
+LIVE = frozenset({"queued", "waiting", "held", "running"})
+"""The states of jobs that are not over."""
+
 EXPLAINED_MAX = 200
 """Of how many jobs a list says why they wait."""
 
@@ -140,6 +143,16 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
             plain["state"] = "waiting"
             plain["reason"] = f"for {', '.join(before)}" if before else "for other calls"
     return plain
+
+
+def running(engine: Engine) -> list[str]:
+    """The jobs of which a task runs."""
+
+    def read() -> list[str]:
+        jobs = engine.core.state.jobs_left()
+        return [phases[0].job.id for phases in jobs if any(one.launches for one in phases)]
+
+    return engine.core.ask(read)
 
 
 def pools_json(engine: Engine) -> list[dict[str, Any]]:
