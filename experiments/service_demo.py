@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -53,6 +54,7 @@ done
 RESEARCH = """\
 import re
 from pathlib import Path
+from typing import Any
 import slotwise
 
 def words(book):
@@ -161,7 +163,7 @@ def _act(folder: Path, run: Shell, console: Console) -> None:
     console.print(printed)
 
 
-def _jobs(run: Shell) -> dict[str, dict[str, object]]:
+def _jobs(run: Shell) -> dict[str, dict[str, Any]]:
     return {one["id"]: one for one in run.transport.get("/v1/jobs", limit=100)["jobs"]}
 
 
