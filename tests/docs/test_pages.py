@@ -59,6 +59,8 @@ RUN_PAGES = (
 
 SERVICE_PAGES = (
     "docs/howto/serve.md",
+    "docs/howto/use-the-service-from-python.md",
+    "docs/howto/operate-the-service.md",
 )
 """Pages that use one server, one after the other: the first starts it, the last stops it."""
 
