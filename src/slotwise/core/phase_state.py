@@ -289,8 +289,12 @@ class PhaseState(ShareNode):
             and self.running + self.unit <= self.max_share
         )
 
-    def note_excess(self) -> None:
-        """Its pools may hold what they hold now, even if that is more than their max shares."""
+    def adopted(self, task: int, kept: float) -> None:
+        """A task was adopted that has done this work before.
+
+        Its pools may hold what they hold now, even if that is more than their max shares.
+        """
+        self.work.keep(task, kept)
         for share in self.limits:
             share.excess = max(share.excess, share.running)
 

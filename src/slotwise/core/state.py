@@ -462,7 +462,7 @@ class State(Snapshot):
         if phase and phase.may_adopt(launch) and self._hosts.has_room(launch, phase):
             self.adopted[event] = True
             self._begin_attempt(phase, launch)
-            phase.note_excess()
+            phase.adopted(event.task, event.kept)
 
     def _settle_gated(self, phase: PhaseState) -> None:
         """Update the shares above a phase; it is ready while it has tasks that may run."""

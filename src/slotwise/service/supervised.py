@@ -1,7 +1,7 @@
 """Jobs of commands that outlive the server: each attempt runs under a supervisor.
 
 The worker of a slot asks for the supervisor and waits for its end; it may be killed with the
-server. What is in the folder of the service about the tasks of a job:
+server. The folder of the service has for each task:
 
 commands/JOB/TASK/record                 see `supervisor.py`
 commands/JOB/TASK/RUN-ATTEMPT.out, .err  what attempts print
@@ -181,6 +181,7 @@ class Exit(NamedTuple):
 
     code: int
     memory: int
+    seconds: float
     stopped: bool
     error: OSError | None = None
 
@@ -188,12 +189,13 @@ class Exit(NamedTuple):
     def of(cls, plain: object) -> Exit:
         """The end in a file. ValueError if it is not one."""
         if isinstance(plain, dict):
-            stopped, number, place = (plain.get(n) for n in ("stopped", "error", "place"))
+            number, code, memory = (plain.get(name) for name in ("error", "code", "memory"))
+            stopped, seconds = bool(plain.get("stopped")), plain.get("seconds")
             if type(number) is int:
-                return cls(0, 0, bool(stopped), OSError(number, os.strerror(number), place))
-            code, memory = plain.get("code"), plain.get("memory")
-            if type(code) is int and type(memory) is int:
-                return cls(code, memory, bool(stopped))
+                error = OSError(number, os.strerror(number), plain.get("place"))
+                return cls(0, 0, 0.0, stopped, error)
+            if type(code) is type(memory) is int and type(seconds) is float:
+                return cls(code, memory, seconds, stopped)
         raise ValueError("it is not the end of a command")
 
 
@@ -211,6 +213,13 @@ class SupervisedTask(NamedTuple):
     ended: Exit | None = None
     trouble: str = ""
 
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        if self.ended is not None:
+            return self.ended.seconds
+        return 0.0 if self.record is None else max(0.0, time.time() - self.record.begun)
+
 
 def job_folder(folder: str | Path, job: str) -> str:
     """The folder of a job in the folder of the service."""
@@ -223,7 +232,7 @@ def records(folder: str | Path, job: str) -> list[SupervisedTask]:
 
 
 def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[SupervisedTask]:
-    """Such tasks of other jobs than these. Their processes go on."""
+    """Such tasks of other jobs than these. Their processes continue."""
     known, place = {file_name(job) for job in known_jobs}, os.path.join(folder, COMMANDS)
     unknown = sorted(set(os.listdir(place)) - known) if os.path.isdir(place) else ()
     return [
@@ -540,7 +549,7 @@ class SupervisedCommands(Commands):
                 self._winners[task], self._paths[task, 0] = 0, (record.out, record.err)
         alive_first = sorted(self._found.values(), key=lambda one: one.state != "alive")
         places = {
-            one.task: TaskPlace(supervision.host, one.record.devices)
+            one.task: TaskPlace(supervision.host, one.record.devices, one.seconds)
             for one in alive_first
             if one.record is not None and one.state != "lost"
         }
@@ -575,8 +584,8 @@ class SupervisedCommands(Commands):
         else:
             self._begun[task] = attempt, (record.run, record.attempt)
             self._paths[task, attempt] = record.out, record.err
-            if record.is_alive:
-                self._before[task] = max(0.0, time.time() - record.begun)
+            if record.is_alive:  # One that has ended meets no limit any more.
+                self._before[task] = found.seconds
         self._found.pop(task, None)
         return task, attempt, folder, self.output_files(phase, task, attempt), record, trouble
 
