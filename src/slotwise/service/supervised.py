@@ -6,7 +6,7 @@ server. The folder of the service has for each task:
 commands/JOB/TASK/record                 see `supervisor.py`
 commands/JOB/TASK/RUN-ATTEMPT.out, .err  what attempts print
 
-A record is there while its attempt runs, or while its end may be unknown to the server. A new
+A record lasts while its attempt runs, or while its end may be unknown to the server. A new
 server finds it and attaches to the attempt, once.
 """
 
@@ -134,7 +134,7 @@ class Supervision:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SupervisorRecord:
     """An attempt that was begun; see `supervisor.py`. `begun` is in Unix seconds."""
 
     pid: int
@@ -149,7 +149,7 @@ class Record:
     devices: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, plain: object) -> Record:
+    def of(cls, plain: object) -> SupervisorRecord:
         """The record in a file. ValueError if it is not one."""
         if not isinstance(plain, dict):
             raise ValueError("it is not an object")
@@ -208,7 +208,7 @@ class SupervisedTask(NamedTuple):
 
     job: str
     task: int
-    record: Record | None
+    record: SupervisorRecord | None
     state: Literal["alive", "ended", "lost"]
     ended: Exit | None = None
     trouble: str = ""
@@ -265,7 +265,7 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
         if not text:
             return None  # Nothing began.
         first, _, second = text.partition(b"\n")
-        record = Record.of(json.loads(first))
+        record = SupervisorRecord.of(json.loads(first))
         if not second and record.is_alive:
             return SupervisedTask(record.job, task, record, "alive")
         if not second:  # It may have ended meanwhile.
@@ -312,7 +312,7 @@ def end(found: SupervisedTask, folder: str) -> None:
         end_orphans(record)
 
 
-def end_orphans(record: Record) -> None:
+def end_orphans(record: SupervisorRecord) -> None:
     """Kill the processes of an attempt whose supervisor was killed. O(all processes).
 
     Returns when they have ended, or after `KILL_SECONDS`.
@@ -323,7 +323,7 @@ def end_orphans(record: Record) -> None:
         time.sleep(0.001)
 
 
-def _orphans(record: Record) -> Iterator[int]:
+def _orphans(record: SupervisorRecord) -> Iterator[int]:
     """The processes with the mark of a supervisor; none of those that have ended."""
     mark = f"{MARK}={record.pid} {record.start}".encode()
     for name in os.listdir("/proc"):
@@ -353,7 +353,7 @@ class SupervisedRunner:
         attempt: int,
         folder: str,
         files: tuple[str, str],
-        found: Record | None,
+        found: SupervisorRecord | None,
         trouble: str,
     ) -> None:
         """Wait for the end of the attempt `found`, or else of a new one.
@@ -371,7 +371,7 @@ class SupervisedRunner:
             raise LostAttemptError(now.trouble if now else f"its record in {folder} is missing")
         self._check(now.ended, files, kills)
 
-    def _await(self, record: Record, link: SupervisorLink | None) -> None:
+    def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> None:
         """Wait for the end of a command, by the link of this worker to its supervisor.
 
         Without one, the worker of the supervisor has gone: that ends with its command.
@@ -408,7 +408,9 @@ class SupervisedRunner:
                 said = end_of(err)
         self.command.check(ended.code, said, kills)
 
-    def _begin(self, task: int, attempt: int, folder: str, files: tuple[str, str]) -> Record:
+    def _begin(
+        self, task: int, attempt: int, folder: str, files: tuple[str, str]
+    ) -> SupervisorRecord:
         """Have a supervisor start the command."""
         command, cwd, environment = self.command.parts(task, attempt)
         devices = environment.get(DEVICES, "")
@@ -433,7 +435,7 @@ class SupervisedRunner:
         if "error" in plain:
             why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
             raise OutputError.of(str(plain["place"]), why)
-        return Record.of(plain)
+        return SupervisorRecord.of(plain)
 
 
 class SupervisorLink:
