@@ -10,8 +10,8 @@ import typer
 from experiments.printed import list_figures, show_reproduction, showing_progress
 from experiments.reproduce import FIGURES, ON_DASK, figure_named, reproduce
 from experiments.reproduction import check_folder
-from slotwise.cli.options import Json
-from slotwise.cli.terminal import Application, errors, exit_codes
+from slotwise.cli.application import Application, errors, exit_codes
+from slotwise.cli.parsing import Json
 
 app = Application(add_completion=False)
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slotwise.core.errors import InputError
+from slotwise.core.files import state_folder
 from slotwise.jobs.work_folder import FileLock, HeldError, remove_kept
-from slotwise.run_folder import RunFolder, state_folder, warn_of_state
+from slotwise.run_folder import RunFolder, warn_of_state
 
 if TYPE_CHECKING:
     from slotwise.jobs.kept import KeptStages

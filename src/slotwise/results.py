@@ -266,6 +266,10 @@ class Results(list[Result]):
         return runs_html([result.reported for result in self]) if self else "[]"
 
 
+MAX_DONE = 10
+"""The number of finished jobs named when a run is interrupted."""
+
+
 class RunStopped(BaseException):
     """What the exceptions of a run have in common: `result` has what was done until then.
 
@@ -285,12 +289,28 @@ class RunInterrupted(RunStopped, KeyboardInterrupt):
         super().__init__("interrupted", result)
         self.remedy = ""
 
+    def __str__(self) -> str:
+        """What is done, what happened to the rest, and the remedy."""
+        result = self.result
+        done = [name for name, times in result.jobs.items() if times["completion"] is not None]
+        if len(done) > MAX_DONE:
+            done[MAX_DONE:] = [f"{len(done) - MAX_DONE} more jobs"]
+        count = result.metrics["tasks_done"]
+        return (
+            f"{f'{result.scheduler}: ' if self.earlier else ''}interrupted after"
+            f" {count} task{'' if count == 1 else 's'}; done: {', '.join(done) or 'no job'}"
+            + ("; the output of unfinished jobs is removed" if result.backend == "live" else "")
+            + (f"; {self.remedy}" if self.remedy else "")
+        )
+
 
 class RunLost(RunStopped, SlotwiseError):
     """A run has lost all its hosts, and no others can join.
 
     The output of the jobs that are done is complete.
     """
+
+    exit_code = 1
 
     def __init__(self, reason: SlotwiseError, result: Result) -> None:
         super().__init__(str(reason), result)

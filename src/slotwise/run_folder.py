@@ -35,6 +35,7 @@ from slotwise.core.decisions import Decision, GiveUp
 from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, SlotwiseWarning, check_path
 from slotwise.core.events import Event
+from slotwise.core.files import state_folder
 from slotwise.core.log import Header, LogFile
 from slotwise.jobs.work_folder import FileLock, HeldError, holder, sweep
 
@@ -333,13 +334,6 @@ class OpenRun:
         if not self._has_warned:
             self._has_warned = True
             warn_of_state(text)
-
-
-def state_folder() -> Path:
-    """The folder of slotwise in the state directory of the user."""
-    stated = os.environ.get("XDG_STATE_HOME", "")
-    state = stated if os.path.isabs(stated) else os.path.expanduser("~/.local/state")
-    return Path(state, "slotwise")
 
 
 def runs_folder() -> Path:

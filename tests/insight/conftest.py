@@ -12,7 +12,8 @@ from slotwise.core.log import Header, Log
 from slotwise.core.loop import run
 from slotwise.core.state import State
 from slotwise.insight.metrics import MetricsCollector
-from slotwise.insight.report import ReportedRun, write_pictures
+from slotwise.insight.report.page import write_pictures
+from slotwise.insight.report.reported import ReportedRun
 from slotwise.policy.scheduler import make_scheduler
 
 make_bundle = vl_convert.javascript_bundle

@@ -5,11 +5,16 @@ from rich.console import Console
 
 import slotwise
 from slotwise import Cluster, Job, Objective, Phase, Tasks, Workload
-from slotwise.insight.report import comparison_table, jobs_table, write_pictures, write_report
 from slotwise.insight.report.grid import is_numeric
+from slotwise.insight.report.page import write_pictures, write_report
 from slotwise.insight.report.pictures import comparison, jobs
 from slotwise.insight.report.reported import scene_of
-from slotwise.insight.report.tables import metrics_in_full, metrics_in_short
+from slotwise.insight.report.tables import (
+    comparison_table,
+    jobs_table,
+    metrics_in_full,
+    metrics_in_short,
+)
 
 STEPS = ((5.0, 1.0), (9.0, 2.5))
 

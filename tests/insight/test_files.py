@@ -9,8 +9,7 @@ import vl_convert
 
 import slotwise
 from slotwise.core.errors import InputError, MissingExtraError
-from slotwise.insight.report import write_report
-from slotwise.insight.report.page import check_report
+from slotwise.insight.report.page import check_report, write_report
 from slotwise.insight.report.pictures.gallery import draw_all
 from slotwise.insight.report.reported import scene_of
 from slotwise.results import Result

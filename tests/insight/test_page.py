@@ -12,8 +12,8 @@ from slotwise.backends.simulated.backend import Fault
 from slotwise.backends.simulated.simulation import Outage
 from slotwise.core.log import Log
 from slotwise.insight.metrics import MetricsCollector
-from slotwise.insight.report import write_report
 from slotwise.insight.report.page import page as page_text
+from slotwise.insight.report.page import write_report
 from slotwise.insight.report.pictures import comparison, usage
 from slotwise.insight.report.reported import scene_of
 from slotwise.insight.report.tables import FAILED_BECAUSE, job_columns

@@ -6,9 +6,14 @@ import pytest
 from rich.console import Console
 
 from slotwise import Job, Phase, Tasks
-from slotwise.insight.report import comparison_table, jobs_table
 from slotwise.insight.report.reported import has_differing_work
-from slotwise.insight.report.tables import critical_path, fit_columns, metrics_in_full
+from slotwise.insight.report.tables import (
+    comparison_table,
+    critical_path,
+    fit_columns,
+    jobs_table,
+    metrics_in_full,
+)
 from slotwise.insight.report.text import MISSING, in_states, number, percent, roughly, seconds
 
 

@@ -21,6 +21,7 @@ from slotwise.core.events import (
     PhaseClosed,
     PoolsChanged,
     Request,
+    SchedulerChanged,
     TaskFinished,
     TasksAdded,
 )
@@ -82,6 +83,8 @@ def cases(draw: st.DrawFn) -> Case:
         requests.append(PoolsChanged(draw(TIMES), pools))
     if draw(st.booleans()):
         requests.append(ObjectiveChanged(draw(TIMES), "stretch", "max"))
+    if draw(st.booleans()):
+        requests.append(SchedulerChanged(draw(TIMES), draw(st.sampled_from(NAMES))))
     rest = draw(st.sampled_from([0.0, 0.05, 3.0]))
     return Case(tuple(jobs), tuple(requests), draw(st.sampled_from(NAMES)), rest)
 

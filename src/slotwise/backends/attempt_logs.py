@@ -99,6 +99,10 @@ class AttemptLogs:
         except OSError as error:
             self._drop(path, error.strerror or str(error))
 
+    def free(self, size: int) -> None:
+        """Count bytes as free that others have removed."""
+        self._left += size
+
     def link(self, path: str, target: str) -> None:
         """Make a name for a file of the job itself, which is created empty."""
         try:
@@ -245,7 +249,13 @@ class AttemptFile(NamedTuple):
 
 def attempt_files(folder: Path) -> Iterator[AttemptFile]:
     """The files in the folder of a run, in no order."""
-    for path in folder.glob("*/*.*.*"):
+    for one in folder.glob("*"):
+        yield from files_of_job(one)
+
+
+def files_of_job(folder: Path) -> Iterator[AttemptFile]:
+    """The files in the folder of a job, in no order."""
+    for path in folder.glob("*.*.*"):
         if found := _FILE.fullmatch(path.name):
             phase, job = unquote(found["phase"] or ""), unquote(path.parent.name)
             task, attempt = int(found["task"]), int(found["attempt"])

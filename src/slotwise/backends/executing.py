@@ -147,7 +147,7 @@ class Executing:
             # Of an InputChanged, that no further attempt can succeed.
             is_final = type(error) is InputChanged
             self.failed(
-                launch, error if is_final else f"it cannot be started: {_sentence(error)}"
+                launch, error if is_final else f"it cannot be started: {sentence(error)}"
             )
             return None
         kept = live.kept.get((name, task), b"")
@@ -245,7 +245,7 @@ class Executing:
             try:
                 lacks_input, lost = self._lacks(live, reason), True
             except (OSError, WorkFolderError) as error:
-                reason = f"{reason}; and its loss cannot be recorded: {_sentence(error)}"
+                reason = f"{reason}; and its loss cannot be recorded: {sentence(error)}"
         final = type(reason) in FINAL  # Not only as one host sees it.
         if output is not None and (isinstance(reason, str) or final):
             reason = _with_output(str(reason), output)
@@ -433,7 +433,9 @@ class Executing:
         return bool(lost.outputs)
 
     def _unkept(self, launch: Launch, error: Exception, peak: int | None) -> None:
-        self.failed(launch, f"its result cannot be kept: {_sentence(error)}", peak=peak)
+        is_final = type(error) is InputChanged  # As in `begin`.
+        reason = error if is_final else f"its result cannot be kept: {sentence(error)}"
+        self.failed(launch, reason, peak=peak)
 
     def _done(
         self, live: LiveJob, launch: Launch, seconds: float, peak: int | None = None
@@ -485,7 +487,8 @@ def _with_output(reason: str, output: AttemptOutput) -> str:
     return reason
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: BaseException) -> str:
+    """An error of a job as a part of the reason of a failure."""
     if isinstance(error, OSError) and error.strerror:
         place = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{place}"
@@ -512,7 +515,7 @@ class LiveJob:
     open     the number of phases that may still get tasks
     broken   for each broken gang, its last attempt that does not count
     folders  the names of its folders on each host with its own
-    writes   whether it has an output, which is committed in a thread
+    writes   whether it is closed in a thread, which commits its output
     places   the host that stores the output of each done task, by phase and number
     later    during the commit of the output, the attempts to discard afterwards; else None
     """
@@ -544,7 +547,7 @@ class LiveJob:
             execution.runner_key,
             open=still_open,
             folders=execution.folders,
-            writes=bool(execution.outputs),
+            writes=execution.closes_in_thread,
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -213,7 +213,7 @@ class LiveBackend(ABC):
                 else:
                     entry.function()
                 return
-            elif type(entry) is DeferredExecution:
+            elif isinstance(entry, DeferredExecution):
                 self._deferred.arrive(entry)
             else:
                 if entry.job.id not in self._jobs:
@@ -232,7 +232,7 @@ class LiveBackend(ABC):
 
     def _take_deferred(self, now: float) -> None:
         """Report the deferred jobs whose input has been written, and then the end of jobs."""
-        for execution in self._deferred.take(self._jobs):
+        for execution in self._deferred.take(self._jobs, self._workers.wake):
             self._jobs.add(execution)
             self._events.append(JobArrived(now, execution.job))
         if not self._deferred.waiting and self._deferred.closed is not None:
@@ -530,10 +530,11 @@ class DeferredJobs:
         if self.waiting:
             self._failed.add(job)
 
-    def take(self, under_way: Container[str]) -> Iterator[Execution]:
+    def take(self, under_way: Container[str], wake: Callable[[], None]) -> Iterator[Execution]:
         """Take out the jobs that can be planned now: no job before them is under way.
 
-        A job that fails with one before it is not planned.
+        A job that fails with one before it is not planned. `wake` is called when a job can be
+        taken that takes long to plan.
         """
         for name, execution in list(self.waiting.items()):
             if execution is None:
@@ -541,8 +542,10 @@ class DeferredJobs:
             job = execution.job
             if any(one in under_way or one in self.waiting for one in job.predecessors):
                 continue
-            del self.waiting[name]
             is_cancelled = job.after_failed == "cancel" and job.predecessors & self._failed
+            if not (is_cancelled or execution.is_ready(wake)):
+                continue
+            del self.waiting[name]
             yield execution if is_cancelled else execution.planned()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slotwise import api
-from slotwise.cli.options import Json, seconds_option
-from slotwise.cli.terminal import last_run, print_json
+from slotwise.cli.application import print_json
+from slotwise.cli.following import server_with
+from slotwise.cli.parsing import Json, seconds_option
+from slotwise.cli.service import Server, complete_jobs
+from slotwise.cli.terminal import last_run
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.files import open_to_write, refuse_foreign
@@ -22,6 +26,7 @@ from slotwise.core.log import RULES, following
 from slotwise.core.rates import COMMAND_MARK, Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
+from slotwise.service.transport import Transport, job_path
 from slotwise.sources import read_source
 from slotwise.workload.workload import DataflowJob, Described, PhasedJob
 
@@ -104,9 +109,17 @@ def replay_log(
 
 
 def explain_log(
-    log: LogPath = None,
+    log: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[LOG|ID]",
+            help="A log, or a job of the server [default: the log of the last run].",
+            autocompletion=complete_jobs,
+        ),
+    ] = None,
     at: Annotated[float | None, seconds_option("An instant, in seconds.")] = None,
     job: Annotated[str | None, typer.Option("--job", help="A job.")] = None,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Explain which jobs waited longest for slots, which held them, and what would have helped.
@@ -116,18 +129,36 @@ def explain_log(
     its slots at that instant: the shares of its pools, its demand, the jobs that hold the
     slots, and the jobs that are served before it and after it.
 
+    An argument that is not the path of a file is a job of the server: why it waits now.
+
     `slotwise explain`
+
+    `slotwise explain 17`
 
     `slotwise explain run.jsonl --job q1`
 
     `slotwise explain run.jsonl --at 12.5 --job q1`
     """
+    if log is not None and (server is not None or not os.path.exists(log)):
+        transport = server_with(log, server)
+        if transport is not None:
+            _explain_now(transport, log, as_json)
+            return
     question: Any = job, at  # An instant without a job is refused.
     found: Any = api.explain(log or last_run().log, *question)
     if as_json:
         print_json(found.to_plain())
     else:
         print("\n".join(map(printable, found.lines())))
+
+
+def _explain_now(transport: Transport, job: str, as_json: bool) -> None:
+    """Print why a job of the server waits, or holds its slots."""
+    found = transport.get(job_path(job, "explain"))
+    if as_json:
+        print_json(found)
+    else:
+        print(printable(found["text"], lines=True))
 
 
 # The command `slotwise history`.

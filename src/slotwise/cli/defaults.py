@@ -57,6 +57,14 @@ class Defaults:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
+    def stated_in(cls, file: Path) -> Defaults:
+        """The defaults of this file alone. InputError for a file that is not right."""
+        stated = _read(file)
+        workload = {key: stated.pop(key) for key in OF_WORKLOADS if key in stated}
+        host = stated.pop("slots", None), stated.pop("resources", None)
+        return cls((file,), workload, *host, stated)
+
+    @classmethod
     def of(cls, file: Path) -> Defaults:
         """The defaults for a workload file. InputError for a file that is not right.
 
@@ -66,6 +74,7 @@ class Defaults:
         stated: dict[str, Any] = {}
         for one in reversed(files):
             stated |= _read(one)
+        stated.pop("service", None)
         workload = {key: stated.pop(key) for key in OF_WORKLOADS if key in stated}
         host = stated.pop("slots", None), stated.pop("resources", None)
         return cls(files, workload, *host, stated)
@@ -139,6 +148,14 @@ def _options() -> dict[str, Any]:
     return kinds
 
 
+class ServiceEntry(Entry):
+    """The keys under `service`, which only `slotwise serve` takes."""
+
+    drain: Duration | None = None
+    keep_days: Annotated[float, Field(gt=0)] | None = None
+    keep_jobs: Annotated[int, Field(ge=1)] | None = None
+
+
 @cache
 def _model() -> type[Entry]:
     """The keys of a file of defaults; made only for a run that has such a file."""
@@ -150,6 +167,7 @@ def _model() -> type[Entry]:
         "pool_defaults": PoolDefaults,
         "objective": ObjectiveEntry,
         "preemption": PreemptionEntry,
+        "service": ServiceEntry,
         **_options(),
     }
     optional: dict[str, Any] = {name: (kind | None, None) for name, kind in kinds.items()}

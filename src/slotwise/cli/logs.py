@@ -1,4 +1,7 @@
-"""The command `slotwise logs`: what tasks have printed, and the list of runs."""
+"""The command `slotwise logs`: what tasks have printed, and the list of runs.
+
+A job of the server is preferred to one of the last run, unless a run is named.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,12 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files, file_name
-from slotwise.cli.options import Json
+from slotwise.cli.application import print_json, show_message
+from slotwise.cli.following import print_logs, server_with
+from slotwise.cli.parsing import Json
+from slotwise.cli.service import Server, complete_jobs
 from slotwise.cli.streams import has_reader
-from slotwise.cli.terminal import last_run, print_json, show_message
+from slotwise.cli.terminal import last_run
 from slotwise.core.dependencies import MAX_NAMES
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import JobArrived
@@ -35,7 +41,10 @@ Chosen = Callable[[AttemptFile], bool]
 
 
 def show_logs(
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="A job.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", help="A job.", autocompletion=complete_jobs),
+    ] = None,
     task: Annotated[
         int | None, typer.Argument(metavar="[TASK]", help="The number of a task of it.")
     ] = None,
@@ -50,19 +59,30 @@ def show_logs(
     err: Annotated[bool, typer.Option("--err", help="Only stderr.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.")] = None,
     lists: Annotated[bool, typer.Option("--list", help="List the runs that are kept.")] = False,
+    server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Print what the tasks of a run have printed, with a header if there are several files.
+    """Print what tasks have printed, with a header if there are several files.
 
-    The bytes are printed as they are. With `--json`, the files and their sizes instead.
+    JOB is a job of the server if one runs and has this job and no `--run` is named; otherwise
+    it is one of the last run. The bytes are printed as they are. With `--json`, the files and
+    their sizes instead; of a job of the server, its output in pieces.
 
     `slotwise logs train 3 --err`
 
-    `slotwise logs -f`
+    `slotwise logs -f 17`
     """
     if lists:
         _list_runs(as_json)
         return
+    if job is not None and run is None:
+        transport = server_with(job, server, may_be_missing=bool(RunFolder.all()))
+        if transport is not None:
+            stream = None if out == err else "out" if out else "err"
+            chosen: Any = {"stream": stream, "attempt": attempt, "follow": follow}
+            if not print_logs(transport, job, task, **chosen, as_json=as_json):
+                show_message(f"slotwise: job {job!r} of the server has printed nothing")
+            return
     folder = last_run() if run is None else RunFolder.named(run)
 
     def is_chosen(file: AttemptFile) -> bool:

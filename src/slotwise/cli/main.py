@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from slotwise import __version__, api
+from slotwise.cli.application import Application, errors, print_json
 from slotwise.cli.commands import (
     explain_log,
     replay_log,
@@ -20,7 +22,6 @@ from slotwise.cli.defaults import Defaults, options_stated
 from slotwise.cli.logs import show_logs
 from slotwise.cli.options import (
     AggregateName,
-    Json,
     OutputOptions,
     Penalty,
     ResourcesText,
@@ -29,17 +30,15 @@ from slotwise.cli.options import (
     SlotsText,
     grouped,
     objective_asked,
-    parse_resources,
     parse_slots,
-    seconds_option,
 )
+from slotwise.cli.parsing import Json, parse_resources, seconds_option
 from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
+from slotwise.cli.serve import serve
+from slotwise.cli.service import Server, add_commands
 from slotwise.cli.terminal import (
-    Application,
     cluster_left_out,
-    errors,
-    print_json,
     results_shown,
     show_defaults,
     show_plan,
@@ -52,6 +51,7 @@ from slotwise.policy.dmrs.planning import PLANNERS
 from slotwise.policy.scheduler import ALLOCATORS, SCHEDULERS
 from slotwise.results import Plan, TaskPlan
 from slotwise.running import checked_names
+from slotwise.service.wire import SERVER_VARIABLE
 from slotwise.sources import read_source
 
 app = Application(
@@ -257,12 +257,14 @@ def _run(
         bool, typer.Option("--dry-run", help="Show which jobs would run, and why.")
     ] = False,
     history: History = None,
+    server: Server = None,
     scheduling: Scheduling,
     output: OutputOptions,
 ) -> None:
     """Run the workload in worker processes of this machine, or of a Dask cluster.
 
-    Jobs of stated work sleep.
+    Jobs of stated work sleep. With `--server`, or if SLOTWISE_SERVER is set, a server runs the
+    jobs: they are submitted, what they print is shown, and the command waits for their end.
 
     `slotwise run jobs.yaml --scheduler fair --slots 2 --log run.jsonl --report run.html`
 
@@ -270,6 +272,10 @@ def _run(
 
     `slotwise run jobs.yaml --dask tcp://127.0.0.1:8786`
     """
+    if server or os.environ.get(SERVER_VARIABLE):
+        from slotwise.cli.server_run import run_on_server
+
+        run_on_server(file, server, options_stated(context), as_json=output.as_json)
     resumed, defaults = (
         Resumed(file, is_wanted=resume, is_local=dask is None),
         Defaults.of(file),
@@ -376,9 +382,11 @@ def _compare(
 app.command(name="report")(report_logs)
 app.command(name="replay")(replay_log)
 app.command(name="explain")(explain_log)
+app.command(name="serve")(serve)
 app.command(name="logs")(show_logs)
 app.command(name="show")(show_dataflow)
 app.command(name="history")(show_history)
+add_commands(app)
 
 
 def main() -> None:

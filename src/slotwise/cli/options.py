@@ -13,18 +13,17 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from slotwise.backends.simulated.simulation import Outage, Simulation
+from slotwise.cli.parsing import Json, expecting, pairs, seconds_option
 from slotwise.core.errors import SHORTER, InputError, suggestion
 from slotwise.core.files import is_same_file
 from slotwise.core.job import Shuffle
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Preemption
-from slotwise.core.resources import MEMORY
-from slotwise.core.units import is_number_text, seconds_or_duration
+from slotwise.core.units import seconds_or_duration
 from slotwise.insight.report.page import check_report
 from slotwise.running import Options, RunOptions
 from slotwise.sources import Slots, Source
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 SlotsText = Annotated[
     str | None,
     typer.Option(
@@ -55,23 +54,6 @@ def _described(name: str, kind: Any = None, form: str = "") -> Any:
     if name in DURATIONS:
         return Annotated[own, seconds_option(about, lowest)]
     return Annotated[own if kind is None else kind, typer.Option(help=about, min=lowest)]
-
-
-def seconds_option(help: str, least: float | None = None) -> Any:
-    """An option in seconds, or as a duration such as 5m, of at least this."""
-
-    def parse(text: Any) -> float:
-        """The seconds of the text of an option; a default is a number."""
-        try:
-            seconds = seconds_or_duration(str(text))
-        except ValueError as error:
-            raise typer.BadParameter(f"{text!r}: {error}") from None
-        if least is not None and seconds < least:
-            raise typer.BadParameter(f"{text!r}: expected seconds >= {least:g}")
-        return seconds
-
-    metavar = "SECONDS" if least is None else f"SECONDS>={least:g}"
-    return typer.Option(help=help, parser=parse, metavar=metavar)
 
 
 DURATIONS = ("epoch_seconds", "move_within", "budget_seconds", "retry_delay", "time_limit")
@@ -299,15 +281,6 @@ def objective_asked(
 
 
 @contextmanager
-def _expected(option: str, text: str, expected: str) -> Iterator[None]:
-    """Turn a ValueError about the text of an option into an InputError."""
-    try:
-        yield
-    except ValueError as error:
-        raise InputError(f"{option} is {text!r}; expected {expected}") from error
-
-
-@contextmanager
 def _as_option(names: Mapping[str, str]) -> Iterator[None]:
     """Name options as on the command line: an InputError that begins with a key of `names`."""
     try:
@@ -324,7 +297,7 @@ def parse_waits(text: str | None) -> tuple[float, float] | None:
     """Parse two numbers of seconds: 5,10. Raises InputError."""
     if text is None:
         return None
-    with _expected("--waits", text, "two numbers of seconds, as in 5,10, or durations"):
+    with expecting("--waits", text, "two numbers of seconds, as in 5,10, or durations"):
         rack, any_ = map(seconds_or_duration, text.split(","))
     return rack, any_
 
@@ -334,33 +307,12 @@ def parse_slots(text: str | None) -> Slots | None:
     if text is None:
         return None
     expected = "a number >= 1, or numbers by kind, as in map=2,reduce=1"
-    with _expected("--slots", text, expected):
-        kinds = {kind: int(count) for kind, count in _pairs(text)} if "=" in text else {}
+    with expecting("--slots", text, expected):
+        kinds = {kind: int(count) for kind, count in pairs(text)} if "=" in text else {}
         counts = kinds.values() or [int(text)]
         if not min(counts) >= 0 < max(counts):
             raise ValueError
     return kinds or max(counts)
-
-
-def parse_resources(text: str | None) -> Mapping[str, Any] | None:
-    """Parse amounts by name: memory=6GiB,gpu=1. Raises InputError."""
-    if text is None:
-        return None
-    with _expected("--resources", text, "amounts by name, as in memory=6GiB,gpu=1"):
-        return {
-            name: amount.strip()
-            if name == MEMORY and not is_number_text(amount)
-            else _number(amount)
-            for name, amount in _pairs(text)
-        }
-
-
-def _number(text: str) -> int | float:
-    """A number, whole if it can be; ValueError for other text."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
 
 
 PREEMPT_KEYS = {
@@ -378,10 +330,10 @@ def parse_preemption(text: str | None) -> Preemption | None:
     if text is None:
         return None
     example = "as in least=5,fair=30,fraction=0.5,grace=2"
-    with _expected("--preempt", text, f"numbers, {example}"):
+    with expecting("--preempt", text, f"numbers, {example}"):
         given = {
             key: float(value) if key == "fraction" else seconds_or_duration(value)
-            for key, value in _pairs(text)
+            for key, value in pairs(text)
         }
     for key in given:
         if key not in PREEMPT_KEYS:
@@ -402,7 +354,7 @@ def parse_outage(text: str) -> Outage:
     """Parse a host, and start and length of its outage: h1=60+30. Raises InputError."""
     host, _, times = text.rpartition("=")
     at, _, seconds = times.partition("+")
-    with _expected("--outage", text, "a host, an instant and seconds, as in h1=60+30"):
+    with expecting("--outage", text, "a host, an instant and seconds, as in h1=60+30"):
         if not host:
             raise ValueError
         outage = Outage(host, seconds_or_duration(at), seconds_or_duration(seconds))
@@ -415,16 +367,8 @@ def parse_speeds(options: Iterable[str]) -> dict[str, float]:
     for text in options:
         host, _, speed = text.rpartition("=")
         expected = "each host once with its speed, as in h1=0.5"
-        with _expected("--true-speed", text, expected):
+        with expecting("--true-speed", text, expected):
             if not host or host in speeds:
                 raise ValueError
             speeds[host] = float(speed)
     return speeds
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """Split into keys and values; ValueError for an invalid pair or a duplicate key."""
-    pairs = [(key.strip(), value) for key, value in (p.split("=") for p in text.split(","))]
-    if len({key for key, _ in pairs}) < len(pairs) or not all(key for key, _ in pairs):
-        raise ValueError
-    return pairs

@@ -1,4 +1,4 @@
-"""The command `slotwise pools`: convert pools of other systems."""
+"""The command `slotwise pools`: the pools of the server, or convert those of other systems."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from typing import Annotated
 
 import typer
 
-from slotwise.cli.terminal import Application, show_message
-from slotwise.workload.allocation_file import read_allocations
+from slotwise.cli.application import Application, show_message
+from slotwise.cli.parsing import Json
+from slotwise.cli.service import Server, show_pools
 
-pools = Application(no_args_is_help=True, help="Import pools of other systems.")
+pools = Application()
 
 
-@pools.callback()
-def _pools() -> None:
-    """Do nothing. With a callback, typer keeps the name of a single subcommand."""
+@pools.callback(invoke_without_command=True)
+def _pools(context: typer.Context, server: Server = None, as_json: Json = False) -> None:
+    """Show the pools of the server: weights, shares, and the slots that they hold.
+
+    `slotwise pools --json`
+    """
+    if context.invoked_subcommand is None:
+        show_pools(server, as_json)
 
 
 @pools.command(name="import")
@@ -33,6 +39,8 @@ def _import(
 
     `slotwise pools import fair-scheduler.xml > pools.yaml`
     """
+    from slotwise.workload.allocation_file import read_allocations  # Slow to load.
+
     found = read_allocations(file)
     for what in found.missing:
         show_message(f"no counterpart: {what}")

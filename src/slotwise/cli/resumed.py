@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from slotwise.cli.terminal import errors, print_json, show_message
+from slotwise.cli.application import errors, print_json, show_message
 from slotwise.done_record import DoneRecord
 from slotwise.insight.report.text import printable
 from slotwise.results import RunInterrupted

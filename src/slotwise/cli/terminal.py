@@ -1,43 +1,24 @@
-"""Exit codes and terminal output, common to all commands.
-
-Exit codes: 0 done, 1 a job failed, 2 bad input, 130 interrupted. Results go to stdout,
-everything else to stderr.
-"""
+"""Results and messages of plans and runs on the terminal."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import sys
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isinf
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from typer.core import TyperCommand, TyperGroup, TyperOption
-from typer.models import CommandFunctionType
 
 from slotwise import api
 from slotwise.backends.local.backend import names_hosts
-from slotwise.backends.signals import ENDING
+from slotwise.cli.application import print_json, show_message
 from slotwise.cli.defaults import Defaults
 from slotwise.cli.options import OutputOptions
-from slotwise.cli.streams import leave
-from slotwise.core.errors import (
-    InputError,
-    SlotwiseError,
-    SlotwiseWarning,
-    as_in_commands,
-    suggestion,
-)
 from slotwise.insight.report.tables import (
     MAX_WIDTH,
     comparison_table,
@@ -47,7 +28,7 @@ from slotwise.insight.report.tables import (
     memory_table,
 )
 from slotwise.insight.report.text import in_short, in_states, printable
-from slotwise.results import Plan, Result, RunInterrupted, RunLost, RunStopped, TaskPlan
+from slotwise.results import Plan, Result, RunStopped, TaskPlan
 from slotwise.run_folder import RunFolder
 from slotwise.sources import Source, read_source
 
@@ -59,136 +40,6 @@ OTHER_LINES = 16
 
 MAX_FAILED = 20
 """The number of failed jobs of which the reasons are printed."""
-
-MAX_DONE = 10
-"""The number of finished jobs named when a run is interrupted."""
-
-
-MEANT_OPTIONS = {
-    **dict.fromkeys(("-j", "-n", "--jobs", "--workers", "--max-workers"), "--slots"),
-    **dict.fromkeys(("--cores", "--cpus", "--threads", "--processes"), "--slots"),
-    **dict.fromkeys(("-f", "--force"), "--overwrite"),
-    "--policy": "--scheduler",
-    "--retries": "--attempts",
-}
-"""Options of other tools, and those of slotwise that do the same."""
-
-MEANT_COMMANDS = {
-    **dict.fromkeys(("submit", "start", "exec", "execute", "launch"), "run"),
-    **dict.fromkeys(("draw", "graph"), "show"),
-    "why": "explain",
-}
-"""Commands of other tools, and those of slotwise that do the same."""
-
-
-class _Command(TyperCommand):
-    """A command that refuses unknown options with a suggestion.
-
-    Its help has no type for options without a value.
-    """
-
-    def get_params(self, ctx: Any) -> Any:
-        return _without_types(super().get_params(ctx))
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words after the command. InputError for an unknown option."""
-        stated = [one for one in self.get_params(ctx) if isinstance(one, TyperOption)]
-        options = {name: one for one in stated for name in (*one.opts, *one.secondary_opts)}
-        names = [*options, *ctx.help_option_names]
-        rest = iter(args)
-        for word in rest:
-            name, has_value, _ = word.partition("=")
-            if word == "--":
-                break
-            if name in options and not (options[name].is_flag or has_value):
-                next(rest, None)  # Its value.
-            if word[:1] == "-" and word[:2] != "--":  # As in -oFILE.
-                name = name if name in names else word[:2]
-            if name[:1] == "-" and name not in (*names, "-"):
-                meant = suggestion(name, names, "--help lists them", MEANT_OPTIONS)
-                raise InputError(f"`{ctx.info_name}` has no option {name}; {meant}")
-        return super().parse_args(ctx, args)
-
-
-class _Group(TyperGroup):
-    def get_params(self, ctx: Any) -> Any:
-        return _without_types(super().get_params(ctx))
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name = args[0]
-        if name not in self.commands and not name.startswith("-"):
-            hint = suggestion(name, self.commands, meant=MEANT_COMMANDS)
-            raise InputError(f"there is no command {name!r}; {hint}")
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        with exit_codes():
-            return super().invoke(ctx)
-
-
-class Application(typer.Typer):
-    """Commands in a group; errors that a user can cause become messages and exit codes."""
-
-    def __init__(self, **named: Any) -> None:
-        super().__init__(cls=_Group, **named)
-
-    def command(
-        self, name: str | None = None, **named: Any
-    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """A decorator for a function that becomes a command."""
-        return super().command(name, cls=_Command, **named)
-
-
-def _without_types(parameters: Any) -> Any:
-    for one in parameters:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
-    return parameters
-
-
-@contextmanager
-def exit_codes() -> Iterator[None]:
-    """Turn errors that a user can cause into one message and an exit code.
-
-    The messages name options as on the command line.
-
-    In this context, the first termination signal stops a run cleanly and later signals are
-    ignored. Outside of it a signal ends the command immediately.
-    """
-    try:
-        with _first_signal_interrupts(), _warnings_as_messages(), as_in_commands():
-            yield
-            sys.stdout.flush()
-    except SlotwiseError as error:
-        show_message(f"slotwise: {error}", style="red")
-        raise typer.Exit(1 if isinstance(error, RunLost) else 2) from error
-    except RunInterrupted as stop:
-        result = stop.result
-        done = [name for name, times in result.jobs.items() if times["completion"] is not None]
-        if len(done) > MAX_DONE:
-            done[MAX_DONE:] = [f"{len(done) - MAX_DONE} more jobs"]
-        count = result.metrics["tasks_done"]
-        show_message(
-            f"slotwise: {f'{result.scheduler}: ' if stop.earlier else ''}interrupted after"
-            f" {count} task{'' if count == 1 else 's'}; done: {', '.join(done) or 'no job'}"
-            + ("; the output of unfinished jobs is removed" if result.backend == "live" else "")
-            + (f"; {stop.remedy}" if stop.remedy else "")
-        )
-        raise typer.Exit(130) from stop
-    except KeyboardInterrupt as stop:
-        show_message("slotwise: interrupted")
-        raise typer.Exit(130) from stop
-
-
-@contextmanager
-def _first_signal_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first signal instead of ending the command."""
-    handled = [number for number in ENDING if signal.getsignal(number) is leave]
-    for number in handled:
-        signal.signal(number, _stop)
-    yield
-    for number in handled:
-        signal.signal(number, leave)
 
 
 def _finish(results: Sequence[Result], source: Source, output: OutputOptions) -> None:
@@ -349,47 +200,6 @@ def _show_effort(plan: Plan) -> None:
             "flex decided again whenever a phase ended, and no budget changes that; --allocator"
             " flowflex searches for a better plan"
         )
-
-
-def print_json(plain: Any) -> None:
-    """Print an object as one line of JSON."""
-    print(json.dumps(plain, allow_nan=False), flush=True)
-
-
-def show_message(text: str, style: str = "") -> None:
-    """Print a message on stderr."""
-    text = printable(text, lines=True)
-    errors().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def errors() -> Console:
-    """A console on stderr, for messages and progress."""
-    return Console(stderr=True)
-
-
-@contextmanager
-def _warnings_as_messages() -> Iterator[None]:
-    """Print the warnings of slotwise as messages, without file and line."""
-    before = warnings.showwarning
-
-    def show(message: Warning | str, category: type[Warning], *where: Any, **to: Any) -> None:
-        if issubclass(category, SlotwiseWarning):
-            show_message(f"slotwise: {message}")
-        else:
-            before(message, category, *where, **to)
-
-    warnings.showwarning = show
-    try:
-        yield
-    finally:
-        warnings.showwarning = before
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Stop the run; ignore later signals, which would interrupt the cleanup."""
-    for other in ENDING:
-        signal.signal(other, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _print_table(console: Console, table: Table) -> None:

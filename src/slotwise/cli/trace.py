@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from slotwise.cli.terminal import Application
+from slotwise.cli.application import Application
 from slotwise.core.errors import InputError
 from slotwise.core.files import is_same_file, refuse_foreign
 from slotwise.workload.generators import draw_changes

@@ -53,6 +53,7 @@ from slotwise.core.events import (
     OutputLost,
     PhaseClosed,
     PoolsChanged,
+    SchedulerChanged,
     TaskAdopted,
     TaskFailed,
     TaskFinished,
@@ -207,6 +208,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     cls.__name__: _plainly(cls)
     for cls in (
         *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
+        SchedulerChanged,
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
         *(TasksRunnable, TasksBlocked, TasksDropped, TaskAdopted),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),

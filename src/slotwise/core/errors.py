@@ -34,6 +34,9 @@ class SlotwiseWarning(UserWarning):
 class SlotwiseError(Exception):
     """An error that a user can cause and fix; the message names place, value and remedy."""
 
+    exit_code = 2
+    """The exit code of the command that raises it."""
+
 
 class InputError(SlotwiseError):
     """Invalid input; nothing was started."""

@@ -154,6 +154,14 @@ class ObjectiveChanged:
     aggregate: Literal["sum", "max"]
 
 
+@dataclass(frozen=True, slots=True)
+class SchedulerChanged:
+    """A user replaced the allocator, by its name; the other options stay."""
+
+    at: float
+    name: str
+
+
 @fast_frozen
 class TaskFinished:
     """An attempt succeeded; it computed for `seconds`.
@@ -307,6 +315,7 @@ Request = (
     | PhaseClosed
     | PoolsChanged
     | ObjectiveChanged
+    | SchedulerChanged
 )
 """What users ask for during a run, besides jobs."""
 

@@ -118,3 +118,10 @@ def other_kind(path: str | Path, wanted: str) -> str:
         return ""
     found = next((kind for kind, begin in KINDS.items() if re.match(begin, head)), wanted)
     return "" if found == wanted else found
+
+
+def state_folder() -> Path:
+    """The folder of slotwise in the state directory of the user."""
+    stated = os.environ.get("XDG_STATE_HOME", "")
+    state = stated if os.path.isabs(stated) else os.path.expanduser("~/.local/state")
+    return Path(state, "slotwise")

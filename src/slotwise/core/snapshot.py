@@ -43,6 +43,7 @@ class Snapshot:
     reallocates_from  the earliest instant at which a stale allocation may be replaced
     objective         the penalty and the aggregate that a user set; None: those of the
                       beginning
+    scheduler         the name of the allocator that a user set; None: that of the beginning
     epoch_ends        when the epoch of the last `Reallocate` ends
     virtual           what the last `Reallocate` remembers of a reference system, if it has
                       one
@@ -70,6 +71,7 @@ class Snapshot:
         self.is_stale = self.has_changed = self.has_shrunk = False
         self.epoch_ends = self.reallocates_from = -inf
         self.objective: tuple[str, Literal["sum", "max"]] | None = None
+        self.scheduler: str | None = None
         self.virtual: VirtualTime | None = None
         self.changes = Changes()
         self._hosts = hosts = Hosts(cluster)

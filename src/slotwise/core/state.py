@@ -46,6 +46,7 @@ from slotwise.core.events import (
     OutputLost,
     PhaseClosed,
     PoolsChanged,
+    SchedulerChanged,
     TaskAdopted,
     TaskFailed,
     TaskFinished,
@@ -126,6 +127,7 @@ class State(Snapshot):
             PhaseClosed: self._phase_closed,
             PoolsChanged: self._pools_changed,
             ObjectiveChanged: self._objective_changed,
+            SchedulerChanged: self._scheduler_changed,
             TaskFinished: self._task_finished,
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
@@ -349,6 +351,10 @@ class State(Snapshot):
 
     def _objective_changed(self, event: ObjectiveChanged) -> None:
         self.objective = (event.penalty, event.aggregate)
+        self._reallocate_now()
+
+    def _scheduler_changed(self, event: SchedulerChanged) -> None:
+        self.scheduler, self.virtual = event.name, None
         self._reallocate_now()
 
     # Hosts, and output that is lost with them.

@@ -79,9 +79,13 @@ IN_SHELL = re.compile(r"(?<![{$\\])\{task\}")
 
 @dataclass(frozen=True, slots=True)
 class ResultOf:
-    """A word of a command that is known when the jobs before it are done."""
+    """A word of a command that is known when the jobs before it are done.
+
+    job  the id of the job whose result it is, where a server reads it
+    """
 
     read: Callable[[], object]
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +251,15 @@ class Commands(Execution):
         """1 for each task: what is learned is the time of a task."""
         return {PHASE: 1}
 
+    def runs_for(self, environ: Mapping[str, str], words: Mapping[int, ResultOf]) -> None:
+        """Give the command the environment of another process, and words not known yet."""
+        runner = replace(self._command, environ=dict(environ))
+        if words and not isinstance(runner.command, str):
+            given = (words.get(number, word) for number, word in enumerate(runner.command))
+            runner = replace(runner, command=tuple(given))
+        self.runner = self._command = runner
+        self._lacks_results = bool(words)
+
     def open(self) -> None:
         """Lock the output. Raises InputError if it is in use or the command cannot start.
 
@@ -365,6 +378,7 @@ def plan_commands(
     work: float | None = None,
     overwrite: bool = False,
     resources: Mapping[str, Any] | None = None,
+    slots: int = 1,
     slots_min: int = 0,
     slots_max: int | None = None,
     hosts: Iterable[str] = (),
@@ -378,6 +392,7 @@ def plan_commands(
     Without an output, what the commands print is only kept in the folder of the run. A file
     must match each of `inputs`: before the run, or when the job begins if it waits for other
     jobs, or `waits` for other phases. The tasks in `done` do not run.
+    Each task takes this number of `slots` of one host.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.
@@ -417,6 +432,7 @@ def plan_commands(
     phase = Phase(
         PHASE,
         Tasks(tasks, each),
+        slots=slots,
         slots_min=slots_min,
         slots_max=slots_max,
         hosts=frozenset(hosts),
@@ -484,7 +500,8 @@ def _is_found(runner: CommandRunner) -> bool:
         return True
     if "/" in program:
         return os.access(os.path.join(runner.cwd, program), os.X_OK)
-    return shutil.which(program, path=runner.env.get("PATH")) is not None
+    path = runner.env.get("PATH", runner.environ.get("PATH"))
+    return shutil.which(program, path=path) is not None
 
 
 def not_started(error: OSError) -> SlotwiseError:

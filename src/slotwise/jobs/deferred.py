@@ -25,6 +25,10 @@ class DeferredExecution(Execution):
         self._planned: Execution | None = None
         self._obstacle = "its input was not examined"
 
+    def is_ready(self, wake: Callable[[], None]) -> bool:
+        """Whether `planned` returns soon. If not, `wake` is called when it does."""
+        return True
+
     def planned(self) -> Execution:
         """The execution of the job, locked for it, or this one if it cannot be planned."""
         try:

@@ -84,6 +84,11 @@ class Execution(ABC):
         return (self.output,) if self.output else ()
 
     @property
+    def closes_in_thread(self) -> bool:
+        """Whether `close` after success may take long, so that a thread calls it."""
+        return bool(self.outputs)
+
+    @property
     def result(self) -> object:
         """The result of the job in a session: the place of its output by default, or None."""
         return self.output or None

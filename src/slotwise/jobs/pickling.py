@@ -6,10 +6,11 @@ import functools
 import io
 import os
 import pickle
+import sys
 import threading
 import weakref
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from functools import partial
@@ -20,6 +21,8 @@ from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptor
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import cloudpickle
+
+from slotwise.core.errors import SlotwiseError
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -298,6 +301,40 @@ def sent_by_value(value: object) -> bytes:
         return pickled_by_value(value)
     finally:
         sending.now = outer
+
+
+class PickledRunner:
+    """A function that is known by its pickle, in a process that must not run its code.
+
+    It is unpickled where it is called, and so are the arguments of each call, which are one
+    pickle. Modules are looked for in the folders of `path`, too. If it `packs`, it returns the
+    pickles of what the function returns.
+    """
+
+    def __init__(self, body: bytes, path: Sequence[str], *, packs: bool) -> None:
+        self._body, self._path, self._packs = body, tuple(path), packs
+        self._function: Callable[..., object] | None = None
+
+    def __call__(self, arguments: bytes) -> object:
+        """Call the function. SlotwiseError for what cannot be unpickled or pickled here."""
+        sys.path += [folder for folder in self._path if folder not in sys.path]
+        trouble = "the function of the task cannot be loaded in a worker process"
+        try:
+            if self._function is None:
+                self._function, self._body = pickle.loads(self._body), b""
+            trouble = "the arguments of the task cannot be read in a worker process"
+            given = pickle.loads(arguments)
+        except Exception as error:
+            raise SlotwiseError(f"{trouble}: {type(error).__name__}: {error}") from error
+        result = self._function(*given)
+        if not self._packs:
+            return result
+        try:
+            return pickled_by_value(result)
+        except Exception as error:
+            kind, why = type(result).__name__, f"{type(error).__name__}: {error}"
+            trouble = f"a result, of type {kind}, cannot be sent between processes"
+            raise SlotwiseError(f"{trouble}: {why}") from error
 
 
 def pickled_by_value(value: object) -> bytes:

@@ -78,16 +78,16 @@ class Scheduler:
     an allocation, arrivals and ends do not lead to another one for `rest_seconds`: it costs
     O(n) with n phases that it reads, which is too much for each of n arrivals. With many phases
     the time is longer, and epochs are, too: `REST_TIMES` the `phase_seconds` of the allocator
-    for each phase, so that allocations take about a tenth of the time. `of_objective` makes the
-    allocator again if the objective changes. With `adjusts`, slight changes among many phases
-    lead to an `Adjust` instead of the allocation of all (`allocation.adjusting`).
+    for each phase, so that allocations take about a tenth of the time. `remade` makes the
+    allocator again if the objective or its name changes. With `adjusts`, slight changes among
+    many phases lead to an `Adjust` instead of the allocation of all (`allocation.adjusting`).
     """
 
     allocator: Allocator
     assigner: Assigner
     epoch_seconds: float = EPOCH_SECONDS
     rest_seconds: float = 0.0
-    of_objective: Callable[[Objective], Allocator] | None = None
+    remade: Callable[[Objective | None, str | None], Allocator] | None = None
     adjusts: bool = False
 
     def __post_init__(self) -> None:
@@ -129,10 +129,11 @@ class Scheduler:
         return Reallocate(slots, until, earliest, virtual, in_turn, *(first or ()))
 
     def _allocator(self, snapshot: Snapshot) -> Allocator:
-        """The allocator for the current objective."""
-        if snapshot.objective is None or self.of_objective is None:
+        """The allocator of the current name for the current objective."""
+        aim, name = snapshot.objective, snapshot.scheduler
+        if (aim is None and name is None) or self.remade is None:
             return self.allocator
-        return self.of_objective(Objective(*snapshot.objective))
+        return self.remade(None if aim is None else Objective(*aim), name)
 
     def _earliest(self, allocator: Allocator, snapshot: Snapshot) -> float:
         """When arrivals and ends may lead to the next allocation."""
@@ -309,10 +310,11 @@ def make_scheduler(
     if assigner in WAITERS:
         named["levels"] = "restart" if levels is None else levels
     chosen = ASSIGNERS[assigner](*(waits or ()), **named)
-    of_objective = partial(make_allocator, name, budget_seconds=budget_seconds)
-    return Scheduler(
-        of_objective(objective), chosen, epoch_seconds, rest_seconds, of_objective, adjusts
-    )
+
+    def remade(aim: Objective | None, now: str | None) -> Allocator:
+        return make_allocator(now or name, aim or objective, budget_seconds)
+
+    return Scheduler(remade(None, None), chosen, epoch_seconds, rest_seconds, remade, adjusts)
 
 
 def check_scheduler(

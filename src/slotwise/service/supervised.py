@@ -536,6 +536,7 @@ class SupervisedCommands(Commands):
         vars(self).update(vars(planned))
         self._by = supervision
         self._leaves = False
+        self._code: int | None = None
         self._folder = job_folder(supervision.folder, self.job.id)
         # The attempt of each task that may run, and the run and the attempt in its record.
         self._begun: dict[int, tuple[int, tuple[int, int]]] = {}
@@ -561,6 +562,11 @@ class SupervisedCommands(Commands):
     def _supervise(self) -> None:
         if isinstance(self.runner, CommandRunner):
             self.runner = SupervisedRunner(self.runner, self._by.spawner.path, self._by.run)
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of the attempt that failed last; None if none has."""
+        return self._code
 
     def leave(self) -> None:
         """From now on the supervisors are left alone: the server ends, and they run on."""
@@ -634,6 +640,8 @@ class SupervisedCommands(Commands):
         found = task_in(folder, self.job.id, task)
         if found is None:
             return
+        if found.ended is not None and found.ended.code:
+            self._code = found.ended.code
         if (record := found.record) is not None:
             if name is not None and (record.run, record.attempt) != name:
                 return

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.run_folder import state_folder
+from slotwise.core.files import state_folder
 
 API = 1
 """The version of the paths and of their JSON; paths begin with /v1."""

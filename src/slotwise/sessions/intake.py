@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -34,6 +34,7 @@ from slotwise.insight.report.session_table import (
     SessionJobs,
     session_html,
 )
+from slotwise.jobs.commands import ResultOf
 from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
 from slotwise.running import RunOptions, check_jobs, existing, warn_user
@@ -47,11 +48,13 @@ from slotwise.sources import Described, Entry
 
 T = TypeVar("T")
 
+NO_JOBS: Mapping[str, Job] = {}
+
 
 class SessionCore:
     """Accepts calls and jobs, passes them to the loop, and settles their futures.
 
-    It is the interface of a session for calls and futures (`CallHost`).
+    It is the interface of a session for calls and futures (`CallHost`, `LoopHost`).
     """
 
     def __init__(
@@ -103,14 +106,17 @@ class SessionCore:
             " submit from the calling program"
         )
 
-    def run(self, execution: Execution, waited: Future[Any] | None = None) -> Future[Any]:
+    def run(
+        self, execution: Execution, waited: Future[Any] | None = None, *, is_open: bool = False
+    ) -> Future[Any]:
         """Submit a job; the result of the future is that of the job.
 
-        `waited` is its future if it has waited for the results of calls.
+        `waited` is its future if it has waited for the results of calls. It may be open before.
         """
         job = execution.job
         self.check_job(job)
-        execution.open()
+        if not is_open:
+            execution.open()
         future: Future[Any] = Future(self, job.id) if waited is None else waited
         future.job = job.id
         try:
@@ -167,19 +173,27 @@ class SessionCore:
             of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
             return [*of_calls, *(future for future, _ in list(self.jobs.values()))]
 
-    # For calls (`CallHost`).
+    # For calls (`CallHost`, `LoopHost`).
+
+    def stream(self, job: Job) -> OpenCalls:
+        """Begin a job of calls; the caller holds the lock."""
+        return OpenCalls(self, job)
 
     def begin(self, calls: OpenCalls) -> None:
         """Begin a job of calls; the caller holds the lock."""
         self._calls[calls.job.id] = calls
 
-    def check_job(self, job: Job) -> None:
-        """InputError for a job that the present pools or objective do not allow."""
+    def check_job(self, job: Job, also: Mapping[str, Job] = NO_JOBS) -> None:
+        """InputError for a job that the present pools or objective do not allow.
+
+        `also` are jobs that it may wait for and that have not been submitted yet.
+        """
         self.pools.check_holds_jobs(job.pool)
         self.warn_of_pool(job.pool)
         known = {}
         if job.predecessors:
-            known = {name: one for name in job.predecessors if (one := self._job_of(name))}
+            found = ((name, also.get(name) or self._job_of(name)) for name in job.predecessors)
+            known = {name: one for name, one in found if one is not None}
             over = {name for name in job.predecessors if self.state.is_over(name)}
             if job.predecessors - known.keys() - over:  # For the message, all names.
                 check_dependencies([job], [*self._calls, *self.jobs])
@@ -297,6 +311,14 @@ class SessionCore:
         arrived += [self.state.phases_of(job)[0].job for job in self.state.not_admitted]
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
 
+    def result_word(self, future: Future[Any]) -> str | ResultOf:
+        """The word of a command for the result of a job."""
+        job = self.jobs.get(future.job)
+        if job is None:
+            return str(future.result())
+        # The future of a job gets its result after jobs that wait for it may have begun.
+        return ResultOf(lambda: job[1].result)
+
     def free(self) -> None:
         """Remove the files and the entry of the session. Idempotent."""
         self.files.close()
@@ -327,17 +349,17 @@ class SessionCore:
         self.views.on_turn(now, events, decisions)
         for future, result in settled:
             future._settle(result)
+        for launch in launches(events, decisions):
+            if launch.phase.job in self.jobs:
+                self.jobs[launch.phase.job][0]._start()
+        for decision in decisions:
+            if isinstance(decision, GiveUp):  # Another task of it may have ended in this turn.
+                self._fail(decision.job, decision.reason)
         for event in events:
             if isinstance(event, TaskFinished | PhaseClosed):
                 job = event.phase.job
                 if job in self.jobs or job in self._calls:
                     self._end_if_over(job)
-        for launch in launches(events, decisions):
-            if launch.phase.job in self.jobs:
-                self.jobs[launch.phase.job][0]._start()
-        for decision in decisions:
-            if isinstance(decision, GiveUp):
-                self._fail(decision.job, decision.reason)
 
     def _end_if_over(self, job: str) -> None:
         if self.state.phases_of(job):
@@ -369,21 +391,33 @@ def arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:
 
 
 class Names:
-    """The ids of the jobs of a session."""
+    """The ids of the jobs of a session, or of a store.
 
-    def __init__(self) -> None:
-        self._last: dict[str, int] = {}  # the last number appended to each name
+    `last` has the last number appended to each name.
+    """
+
+    def __init__(self, last: Mapping[str, int] | None = None) -> None:
+        self._last = dict(last or {})
         self._lock = threading.Lock()
 
     def unused(self, name: str) -> str:
         """A name that no job of this session has had: `name`, or with a number appended."""
-        base, _, number = name.rpartition("-")
-        if not (base and number.isdecimal()):
-            base, number = name, "1"
+        base, wanted = _numbered(name)
         with self._lock:
-            last, wanted = self._last.get(base, 0), int(number)
+            last = self._last.get(base, 0)
             self._last[base] = max(last + 1, wanted)
         return name if wanted > last else f"{base}-{last + 1}"
+
+    def last(self, name: str) -> tuple[str, int]:
+        """A name without its number, and the last number appended to that; 0 if unused."""
+        base, _ = _numbered(name)
+        return base, self._last.get(base, 0)
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """A name without the number appended to it, and that number."""
+    base, _, number = name.rpartition("-")
+    return (base, int(number)) if base and number.isdecimal() else (name, 1)
 
 
 def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:

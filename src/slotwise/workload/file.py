@@ -126,6 +126,19 @@ def read_job(
     return _validated(data, Lines(""), folder or FilePath(), _now(now)).jobs[0]
 
 
+def read_sharing(
+    stated: Mapping[str, Any],
+) -> tuple[tuple[Pool, ...], Objective, Preemption | None]:
+    """The pools, the objective and the preemption that keys of a workload file state.
+
+    These are `pools`, `pool_defaults`, `objective` and `preemption`. Raises InputError.
+    """
+    job = {"id": "none", "phases": [{"name": "none", "work": 1, "tasks": 1}], "deadline": 1}
+    data = {"slotwise": 1, "cluster": {"slots": 1}, "jobs": [job], **stated}
+    workload = _validated(data, Lines(""), FilePath(), None)
+    return workload.pools, workload.objective, workload.preemption
+
+
 def _now(now: datetime | None) -> Clock | None:
     """The clock of live work, in the zone of this machine."""
     return None if now is None else Clock(now.astimezone(), is_now=True)

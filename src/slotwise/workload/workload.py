@@ -140,6 +140,7 @@ COMMAND_SETTINGS = (
     "work",
     "overwrite",
     "resources",
+    "slots",
     "slots_min",
     "slots_max",
     "hosts",
@@ -378,6 +379,7 @@ def command(
     work: float | str | None = None,
     overwrite: bool = False,
     resources: Mapping[str, Any] | None = None,
+    slots: int = 1,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
     hosts: str | Iterable[str] = (),
@@ -390,8 +392,9 @@ def command(
     output is stored in files in the folder `output`; without one it is discarded. `work` is the
     estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
     shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
-    changes, `--resume` runs it again. `resources` are what each task requests of its host
-    beside a slot: `{"memory": "4 GiB", "gpu": 1}`. With `hosts`, its tasks run only on these.
+    changes, `--resume` runs it again. Each task takes this number of `slots` of a host, and
+    requests `resources` of it: `{"memory": "4 GiB", "gpu": 1}`. With `hosts`, its tasks run
+    only on these.
     With an exit code in `no_retry` the job fails without further attempts. `properties` are
     the fields of `JobProperties`: pool, deadline, after and so on. Values are checked when the
     job runs.
@@ -417,6 +420,7 @@ def command(
             "work": seconds_of(f"job {id!r}: work", work),
             "overwrite": overwrite,
             "resources": resources,
+            "slots": slots,
             "slots_min": slots_min,
             "slots_max": slots_max,
             "hosts": names_of(f"job {id!r}: hosts", hosts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import multiprocessing
 import os
@@ -74,14 +75,18 @@ class CallFiles:
     If the process is killed, the next session of the same user removes them.
     """
 
-    def __init__(self, *, is_local: bool = True) -> None:
-        """If not `is_local`, calls run on other hosts without these files, and get pickles."""
+    def __init__(self, *, is_local: bool = True, stores: bool = True) -> None:
+        """If not `is_local`, calls run on other hosts without these files, and get pickles.
+
+        If it does not `store` anything, large results are pickles, too.
+        """
         self._is_local = is_local
         self._folders = TransferFolders()
         self._stored: weakref.WeakSet[StoredResult] = weakref.WeakSet()
         self._numbers, self._arguments = count(), count()
-        with suppress(WorkFolderError):  # Without a folder, large results travel as pickles.
-            self._folders.open("a session")
+        if stores:
+            with suppress(WorkFolderError):  # Without a folder, large results are pickles.
+                self._folders.open("a session")
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -265,7 +270,7 @@ class CallStream(Execution):
             raise ValueError("it is not the result of a call")
         kind, packed = result[:1], result[1:]
         if kind == RAISED and self._bad_ends.get((task, False), 0) + 1 < self._attempts:
-            raise FailedAttemptError(error_line(pickle.loads(packed)[1]))
+            raise FailedAttemptError(error_line(_plain(packed)[1]))
         if kind != STORED:
             last, path = self._printed
             self._end(task, CallResult(kind == VALUE, packed, path if last == task else ""))
@@ -306,6 +311,22 @@ class CallStream(Execution):
         for is_loss in (False, True) if self._bad_ends else ():
             self._bad_ends.pop((task, is_loss), None)
         self.done(task, result)
+
+
+class _NoClasses(pickle.Unpickler):
+    """Unpickles texts and the like only, since a task may have sent anything."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"{module}.{name} is not expected here")
+
+
+def _plain(packed: bytes) -> tuple[bytes, str]:
+    """What `failure` has returned. ValueError for anything else."""
+    try:
+        error, text = _NoClasses(io.BytesIO(packed)).load()
+    except Exception as wrong:
+        raise ValueError(f"it is not the error of a call: {wrong}") from wrong
+    return error, str(text)
 
 
 def lost_call(reason: str) -> SlotwiseError:

@@ -1,0 +1,418 @@
+"""The command `slotwise submit`: its options, and what it sends to the server.
+
+It has a parser of its own, for two reasons: the words of a command must not be taken for
+options, and the modules that parse other commands take longer to load than a submission takes.
+The table of options also makes the help.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from slotwise.core.errors import InputError, SlotwiseError, suggestion
+
+if TYPE_CHECKING:
+    from slotwise.service.transport import Transport
+
+HELP = """Submit a command, or all jobs of a workload file, to the server.
+
+    The first word that is not an option begins the command; `--` before it makes that clear. A
+    single word with spaces or other signs of a shell runs in `/bin/sh`, as the words after
+    `--shell` do. The id is printed, alone if stdout is not a terminal.
+
+    With `--wait` or `--follow` the exit code is that of `slotwise wait`.
+
+    `slotwise submit -- python train.py --depth 8`
+
+    `slotwise submit --pool team --after 17 --memory 8GiB --deadline 17:00 -- ./evaluate`
+
+    `slotwise submit --array 100 'convert in-$SLOTWISE_TASK.png out-$SLOTWISE_TASK.jpg'`
+
+    `slotwise submit jobs.yaml --follow`
+    """
+
+SHELL_SIGNS = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~]")
+"""What only a shell understands in a command of one word."""
+
+_OF_ENTRY = re.compile(r"^jobs\[0\]\.(\w+)")
+"""The place of a value in the entry of a command, in messages of the server."""
+
+RESTORE_SECONDS = 30.0
+"""How long a server that has just been started may refuse jobs."""
+
+WORKLOAD_ENDINGS = (".yaml", ".yml", ".json")
+
+MEANT = {
+    **dict.fromkeys(("-p", "--partition", "--queue", "--group"), "--pool"),
+    **dict.fromkeys(("-c", "--cpus", "--cores", "--cpus-per-task", "-j"), "--slots"),
+    **dict.fromkeys(("-d", "--dependency", "--depends-on"), "--after"),
+    **dict.fromkeys(("-t", "--time", "--timeout"), "--time-limit"),
+    **dict.fromkeys(("--mem", "-m"), "--memory"),
+    **dict.fromkeys(("--gpus", "--gres"), "--gpu"),
+    **dict.fromkeys(("-D", "--chdir", "--working-directory"), "--cwd"),
+    "--retries": "--attempts",
+    "--idempotency-key": "--key",
+}
+"""Options of other tools, and those that do the same."""
+
+
+class SubmitOption(NamedTuple):
+    """An option: `kind` is text, list, flag, whole or number."""
+
+    names: tuple[str, ...]
+    kind: str
+    metavar: str
+    help: str
+
+    @property
+    def key(self) -> str:
+        """The name of its value."""
+        return self.names[-1].strip("-").replace("-", "_")
+
+
+OPTIONS = tuple(
+    SubmitOption(tuple(names.split()), kind, metavar, about)
+    for names, kind, metavar, about in (
+        ("--name --id", "text", "ID", "Id of the job [default: a number]."),
+        ("--after", "list", "ID", "Begin when this job is done; may be repeated."),
+        ("--after-failed", "text", "cancel|run", "What to do if a job before it fails."),
+        ("--array", "text", "N|0-N", "This number of tasks; $SLOTWISE_TASK counts from 0."),
+        ("--pool", "text", "POOL", "Pool of the job."),
+        ("--priority", "text", "NAME", "very_high, high, normal, low or very_low."),
+        ("--weight", "number", "NUMBER", "Weight in objectives and shares."),
+        ("--deadline", "text", "TIME", "A time such as 17:00, a date and time, or in 2h."),
+        ("--user", "text", "NAME", "User of the job [default: your account]."),
+        ("--slots", "whole", "N", "Slots of each task."),
+        ("--slots-max", "whole", "N", "Maximum of slots at once."),
+        ("--gpu", "number", "N", "GPUs of each task."),
+        ("--memory", "text", "SIZE", "Memory of each task, such as 8GiB."),
+        ("--resources", "text", "AMOUNTS", "Other resources: license=1,disk=20."),
+        ("--attempts", "whole", "N", "Maximum of attempts of a task."),
+        ("--retry-delay", "text", "SECONDS", "Wait before another attempt, as in 30s."),
+        ("--time-limit", "text", "SECONDS", "Stop an attempt after this time, as in 2h."),
+        ("--no-retry", "list", "CODE", "An exit code to accept as final; may be repeated."),
+        ("--output", "text", "FOLDER", "Folder for stdout and stderr of the tasks."),
+        ("--cwd", "text", "FOLDER", "Folder in which it runs [default: this one]."),
+        ("--env", "list", "NAME=VALUE", "A variable beside those of now; may be repeated."),
+        ("--key", "text", "TEXT", "Submit only once, however often this is repeated."),
+        ("--shell", "flag", "", "Run the words as one line of /bin/sh."),
+        ("--hold", "flag", "", "Do not begin before `slotwise release`."),
+        ("-w --wait", "flag", "", "Wait for the end; exit with the code of the job."),
+        ("-f --follow", "flag", "", "Print what it prints, then as --wait."),
+        ("--json", "flag", "", "Print JSON on stdout and nothing else."),
+        ("--server", "text", "URL", "The server [default: $SLOTWISE_SERVER, or your own]."),
+    )
+)
+
+BY_NAME = {name: option for option in OPTIONS for name in option.names}
+
+AS_STATED = (
+    *("id", "pool", "priority", "weight", "after", "after_failed"),
+    *("slots", "slots_max", "attempts", "retry_delay", "time_limit"),
+)
+"""The options that are keys of an entry of a workload file, with the same values."""
+
+
+class SubmittedWords(NamedTuple):
+    """The words of the command line: options by key, a workload file or None, a command."""
+
+    options: dict[str, Any]
+    file: str | None
+    command: list[str]
+
+
+def parse_words(words: Sequence[str]) -> SubmittedWords | None:
+    """The options before and after a workload file, or before a command. InputError.
+
+    None if they ask for the help.
+    """
+    options: dict[str, Any] = {}
+    file, command = None, list[str]()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            command = rest
+            break
+        if not word.startswith("-") or word == "-":
+            if file is None and _is_workload(word):
+                file = word
+                continue
+            command = [word, *rest]
+            break
+        if word == "--help":
+            return None
+        name, has_value, value = word.partition("=")
+        option = BY_NAME.get(name)
+        if option is None:
+            hint = suggestion(
+                name, BY_NAME, "--help lists them, and -- begins a command", MEANT
+            )
+            raise InputError(f"`submit` has no option {name}; {hint}")
+        if option.kind == "flag":
+            if has_value:
+                raise InputError(f"{name} takes no value; write only {name}")
+            options[option.key] = True
+            continue
+        if not has_value:
+            if not rest:
+                raise InputError(f"{name} needs a value; add {option.metavar}")
+            value = rest.pop(0)
+        _state(options, option, value)
+    if file is not None and command:
+        raise InputError(
+            f"{file} is a workload file, and a command follows; submit one of both"
+        )
+    if file is None and not command:
+        raise InputError(
+            "nothing to submit; add a command, as in: slotwise submit -- echo hello"
+        )
+    return SubmittedWords(options, file, command)
+
+
+def _is_workload(word: str) -> bool:
+    if not word.endswith(WORKLOAD_ENDINGS):
+        return False
+    if not os.path.exists(word):
+        raise InputError(f"workload file {word!r} does not exist; name another one")
+    return True
+
+
+def _state(options: dict[str, Any], option: SubmitOption, value: str) -> None:
+    """Note the value of an option. InputError for one that is not of its kind."""
+    name = option.names[-1]
+    if option.kind == "list":
+        options.setdefault(option.key, []).append(value)
+        return
+    kinds: dict[str, Callable[[str], Any]] = {"whole": int, "number": _number, "text": str}
+    try:
+        options[option.key] = kinds[option.kind](value)
+    except ValueError:
+        what = "a whole number" if option.kind == "whole" else "a number"
+        raise InputError(f"{name} is {value!r}; expected {what}") from None
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.isdecimal() else float(text)
+
+
+def entry_of(options: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """The entry of a command, as in a workload file. InputError for a wrong option."""
+    entry: dict[str, Any] = {key: options[key] for key in AS_STATED if key in options}
+    for key in ("retry_delay", "time_limit"):
+        if key in entry:
+            entry[key] = _seconds_or_text(entry[key])
+    entry["command"] = _command(words, is_shell="shell" in options)
+    if "array" in options:
+        entry["tasks"] = _tasks(options["array"])
+    if "deadline" in options:
+        entry["deadline"] = {"at": _instant("--deadline", options["deadline"])}
+    if resources := _resources(options):
+        entry["resources"] = resources
+    if "no_retry" in options:
+        entry["no_retry"] = [_code(text) for text in options["no_retry"]]
+    if "env" in options:
+        entry["env"] = dict(map(_variable, options["env"]))
+    for key in ("output", "cwd"):
+        if key in options:
+            entry[key] = os.path.abspath(options[key])
+    return entry
+
+
+def _command(words: Sequence[str], *, is_shell: bool) -> str | list[str]:
+    if is_shell:
+        return " ".join(words)
+    if len(words) == 1 and SHELL_SIGNS.search(words[0]) and not os.path.exists(words[0]):
+        return words[0]
+    return list(words)
+
+
+def _tasks(text: str) -> int:
+    """The number of tasks of `--array`: N, or 0-N for one more."""
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise InputError(f"--array is {text!r}; expected a number of tasks, or 0-N, as in 0-99")
+    if not dash:
+        return int(first)
+    if int(first):
+        raise InputError(
+            f"--array is {text!r}, and tasks are numbered from 0; write 0-{last}, or a number"
+            f" of tasks and compute in the command, as in $((SLOTWISE_TASK + {first}))"
+        )
+    return int(last) + 1
+
+
+def _resources(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The amounts of --gpu, --memory and --resources."""
+    found: dict[str, Any] = {}
+    if "resources" in options:
+        from slotwise.cli.parsing import parse_resources
+
+        found |= parse_resources(options["resources"]) or {}
+    if "gpu" in options:
+        found["gpu"] = options["gpu"]
+    if "memory" in options:
+        found["memory"] = _whole_or_text(options["memory"])
+    return found
+
+
+def _whole_or_text(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _seconds_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # A duration, which the server checks.
+
+
+def _code(text: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"--no-retry is {text!r}; expected an exit code, a whole number")
+    return int(text)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, is_stated, value = text.partition("=")
+    if not name or not is_stated:
+        raise InputError(f"--env is {text!r}; expected NAME=VALUE")
+    return name, value
+
+
+def _instant(what: str, text: str) -> float:
+    """The Unix seconds of an instant that is stated in any form."""
+    import time
+
+    from slotwise.workload.dates import seconds_until
+
+    return time.time() + (float(text) if text.isdecimal() else float(seconds_until(what, text)))
+
+
+def request_of(submitted: SubmittedWords) -> dict[str, Any]:
+    """What is sent to the server. InputError for wrong options, or a wrong workload file."""
+    options = submitted.options
+    if submitted.file is None:
+        jobs, folder = [entry_of(options, submitted.command)], os.getcwd()
+    else:
+        from slotwise.cli.submitted_file import entries_of
+
+        jobs, folder = entries_of(submitted.file, options)
+    return {
+        "jobs": jobs,
+        "folder": folder,
+        "environ": dict(os.environ),
+        "key": options.get("key"),
+        "user": options.get("user"),
+        "hold": "hold" in options,
+    }
+
+
+def submit(submitted: SubmittedWords) -> int:
+    """Submit a command or a workload file; the exit code."""
+    from slotwise.service.transport import Transport
+
+    options = submitted.options
+    transport = Transport(options.get("server"))
+    try:
+        jobs = posted(transport, request_of(submitted))
+    except InputError as error:
+        if submitted.file is not None:
+            raise
+        # Name options as they are on the command line.
+        raise InputError(_OF_ENTRY.sub(_as_option, str(error))) from None
+    _show(jobs, options)
+    if not options.keys() & {"wait", "follow"}:
+        return 0
+    from slotwise.cli.following import exit_code, follow_jobs
+
+    found = follow_jobs(transport, [job["id"] for job in jobs], prints="follow" in options)
+    return max(map(exit_code, found))
+
+
+def _as_option(found: re.Match[str]) -> str:
+    return f"--{found[1].replace('_', '-')}"
+
+
+def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The jobs of a submission. Without a server it offers to start one, on a terminal."""
+    from slotwise.service.transport import NoServerError
+    from slotwise.service.wire import socket_of
+
+    def post() -> list[dict[str, Any]]:
+        jobs: list[dict[str, Any]] = transport.post("/v1/jobs", body)["jobs"]
+        return jobs
+
+    try:
+        return post()
+    except NoServerError as error:
+        is_asked = sys.stdin.isatty() and sys.stderr.isatty() and transport.path == socket_of()
+        if not is_asked or not _answered(f"slotwise: {error}\nstart one now? [Y/n] "):
+            raise
+    return _with_new_server(post)
+
+
+def _answered(question: str) -> bool:
+    """Ask on the terminal; yes is the default."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
+
+
+def _with_new_server(post: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Start the user's server in the background, and post when it accepts jobs."""
+    import subprocess
+    import time
+
+    from slotwise.service.transport import ServerClosedError
+
+    words = [sys.executable, "-m", "slotwise", "serve", "--background"]
+    if subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode:
+        raise SlotwiseError("nothing was submitted, because the server did not start")
+    until = time.monotonic() + RESTORE_SECONDS
+    while True:
+        try:
+            return post()
+        except ServerClosedError:  # It reads the jobs of earlier servers first.
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def _show(jobs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
+    """Print the ids, with a sentence on a terminal; on stderr if the output of jobs follows."""
+    ids = [str(job["id"]) for job in jobs]
+    if "json" in options:
+        import json
+
+        print(json.dumps({"jobs": jobs}), flush=True)
+        return
+    to = sys.stderr if "follow" in options else sys.stdout
+    if not to.isatty():
+        print("\n".join(ids), file=to, flush=True)
+    elif len(ids) == 1:
+        more = "" if "follow" in options else f"; `slotwise logs -f {ids[0]}` follows it"
+        print(f"job {ids[0]} is {jobs[0]['state']}{more}", file=to, flush=True)
+    else:
+        print(f"{len(ids)} jobs are submitted: {', '.join(ids)}", file=to, flush=True)
+
+
+def quick(words: Sequence[str]) -> int | None:
+    """Submit a command without the modules of other commands; the exit code.
+
+    None if that is not enough: for the help, and for a workload file.
+    """
+    try:
+        submitted = parse_words(words)
+        if submitted is None or submitted.file is not None:
+            return None
+        return submit(submitted)
+    except SlotwiseError as error:
+        from slotwise.cli.application import show_message
+
+        show_message(f"slotwise: {error}", style="red")
+        return error.exit_code

@@ -1,0 +1,224 @@
+"""Frames of calls: from the requests of clients to the streams of the engine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future as Waiting
+from typing import Any
+
+from slotwise.core.errors import InputError, shown
+from slotwise.service.engine import OVER, Engine, job_frame
+from slotwise.service.planning import Spec, Submitted
+from slotwise.service.records import OPEN, StoredCall, StoredJob
+from slotwise.service.streams import Stream, binding_of
+from slotwise.service.wire import frame
+
+Frame = tuple[dict[str, Any], list[bytes]]
+
+LEFT_SECONDS = 600.0
+"""How long the jobs of a client whose connection has ended accept more calls."""
+
+KEY_BYTES_MAX = 200
+"""The maximum length of the key of a stream."""
+
+
+class CallFrames:
+    """Opens, extends, closes and cancels streams, as clients ask."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()  # Requests are handled one at a time.
+        self._left: dict[str, float] = {}
+
+    def handle(self, frames: Sequence[Frame]) -> dict[str, Any]:
+        """Handle frames in order; what they add is durable on return.
+
+        A stream or a call that is known already changes nothing.
+        """
+        with self._lock:
+            return _Batch(self._engine).handle(frames)
+
+    def ended(self, calls: Mapping[str, Any], jobs: Sequence[Any]) -> list[bytes]:
+        """The frames of those calls and jobs that are over."""
+        store, found = self._engine.store, list[bytes]()
+        for key, numbers in calls.items():
+            record = store.stream(key)
+            if record is None:
+                continue
+            wanted = {int(number) for number in numbers}
+            for one in store.calls(record.id):
+                if one.state != OPEN and one.number in wanted:
+                    found.append(call_frame(key, one))
+        for job in jobs:
+            ended = store.job(str(job))
+            if ended is not None and ended.state in OVER:
+                found.append(job_frame(ended))
+        return found
+
+    def left(self, client: str) -> None:
+        """Note that the connection of a client has ended: its streams will be closed."""
+        self._left[client] = time.monotonic()
+
+    def close_left(self, listening: Sequence[str]) -> None:
+        """Close the streams of clients that have left long ago and are not `listening`."""
+        now = time.monotonic()
+        for client, since in list(self._left.items()):
+            if client in listening:
+                del self._left[client]
+            elif now - since > LEFT_SECONDS:
+                del self._left[client]
+                for stream in self._engine.streams.of(client):
+                    if not stream.is_closed:
+                        self._engine.store.close_stream(stream.record.id)
+                        self._engine.streams.close(stream)
+
+
+def call_frame(key: str, call: StoredCall) -> bytes:
+    """What a client is told at the end of a call."""
+    state = call.state
+    if state == "done":
+        state = "value" if call.is_value else "raised"
+    header = {"stream": key, "number": call.number, "state": state, "reason": call.reason}
+    return frame(header, () if call.value is None else (call.value,))
+
+
+class _Batch:
+    """The frames of one request: first they are stored, then they have their effect."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._opened: dict[str, tuple[StoredJob, Submitted]] = {}
+        self._calls: dict[str, dict[int, StoredCall]] = {}
+        self._refused: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+
+    def handle(self, frames: Sequence[Frame]) -> dict[str, Any]:
+        steps = [step for header, parts in frames if (step := self._step(header, parts))]
+        store = self._engine.store
+        waits = list[Waiting[Any]]()
+        if self._opened:
+            waits.append(store.add([record for record, _ in self._opened.values()], None, None))
+        for key, calls in self._calls.items():
+            waits.append(store.add_calls(self._names[key], list(calls.values())))
+        waits += [
+            store.close_stream(self._names[key]) for what, key, _ in steps if what == "close"
+        ]
+        for one in waits:
+            one.result()
+        streams = self._engine.streams
+        for what, key, number in steps:
+            if what == "open":
+                record, submitted = self._opened[key]
+                entry = submitted.entry
+                streams.open(
+                    record, binding_of(entry["binding"]), entry["program"], grows=entry["grows"]
+                )
+                continue
+            stream = streams.get(key)
+            if stream is None:
+                continue
+            if what == "call":
+                self._add(stream, number)
+            elif what == "close":
+                streams.close(stream)
+            else:
+                streams.cancel(stream, [number])
+        return {"jobs": self._names, "refused": self._refused}
+
+    def _add(self, stream: Stream, number: int) -> None:
+        try:
+            self._engine.streams.add(stream, number, self._calls[stream.key][number])
+        except InputError as error:  # The pools have changed since it was opened.
+            self._refused[stream.key] = str(error)
+            self._engine.streams.cancel(stream)
+
+    def _step(
+        self, header: Mapping[str, Any], parts: list[bytes]
+    ) -> tuple[str, str, int] | None:
+        """Check a frame and note what it adds; None if it changes nothing."""
+        what, key = header.get("op"), header.get("stream")
+        if not isinstance(key, str) or not 0 < len(key) <= KEY_BYTES_MAX:
+            raise InputError(f"stream is {shown(key)}; give a text")
+        if what == "open":
+            return self._open(key, header)
+        if key in self._refused:
+            return None
+        if self._name(key) is None:
+            raise InputError(f"stream {key!r} is not open; send its open frame first")
+        number = header.get("number", 0)
+        if type(number) is not int or number < 0:
+            raise InputError(f"stream {key!r}: number is {shown(number)}; give a whole number")
+        if what == "call":
+            return self._call(key, number, header, parts)
+        if what in ("close", "cancel"):
+            return str(what), key, number
+        raise InputError(f"stream {key!r}: unknown op {shown(what)}")
+
+    def _name(self, key: str) -> str | None:
+        if key not in self._names and (record := self._engine.store.stream(key)):
+            self._names[key] = record.id
+        return self._names.get(key)
+
+    def _open(self, key: str, header: Mapping[str, Any]) -> tuple[str, str, int] | None:
+        if self._name(key) is not None:
+            return None
+        engine, now = self._engine, time.time()
+        try:
+            binding = binding_of(header.get("binding") or {})
+            grows, program = bool(header.get("grows")), str(header.get("program") or "")
+            job = binding.job(grows=grows)
+            engine.check_pool(job.pool)
+            engine.core.check_job(job)
+        except InputError as error:
+            self._refused[key] = str(error)
+            return None
+        entry = {
+            "binding": dict(header.get("binding") or {}),
+            "grows": grows,
+            "program": program,
+        }
+        due = None if binding.deadline is None else now + binding.deadline
+        restart = header.get("restart", True) is not False
+        submitted = Submitted("calls", entry, due, restart, {})
+        number, id = engine.store.new_id(binding.name)
+        record = StoredJob(
+            number=number,
+            id=id,
+            kind="calls",
+            name=program,
+            spec=Spec(submitted, {}).packed(),
+            pool=binding.pool,
+            priority=binding.priority,
+            weight=binding.weight,
+            deadline=due,
+            submitted=now,
+            tasks=0 if grows else 1,
+            restart=restart,
+            stream=key,
+            client=str(header.get("client") or ""),
+            user=binding.user,
+        )
+        self._opened[key] = record, submitted
+        self._names[key] = id
+        return "open", key, 0
+
+    def _call(
+        self, key: str, number: int, header: Mapping[str, Any], parts: list[bytes]
+    ) -> tuple[str, str, int] | None:
+        stream = self._engine.streams.get(key)
+        if number in self._calls.get(key, ()) or (stream and number in stream.numbers):
+            return None
+        if stream is None and key not in self._opened:
+            return None  # It is over, so the call is known.
+        inputs = header.get("inputs", [None])
+        if not isinstance(inputs, list) or inputs[:1] != [None]:
+            raise InputError(f"stream {key!r}: inputs is {shown(inputs)}; begin it with null")
+        if sum(one is None for one in inputs) != len(parts):
+            raise InputError(f"stream {key!r}: call {number} has {len(parts)} parts")
+        given = iter(parts)
+        aligned = tuple(next(given) if one is None else None for one in inputs)
+        record = StoredCall(self._names[key], number, aligned, inputs)
+        self._calls.setdefault(key, {})[number] = record
+        return "call", key, number

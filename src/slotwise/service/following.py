@@ -1,0 +1,100 @@
+"""What the tasks of a job printed, and print, as frames."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+
+from slotwise.backends.attempt_logs import ERR, AttemptFile, file_name, files_of_job
+from slotwise.service.engine import OVER, Engine
+from slotwise.service.hub import Listener, of_job
+from slotwise.service.wire import frame
+
+POLL_SECONDS = 0.25
+"""How often files of running tasks are read."""
+
+PIECE_BYTES = 1 << 18
+"""The most bytes of a frame."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """A file of an attempt, and how much of it has been sent."""
+
+    file: AttemptFile
+    run: int
+    at: int = 0
+
+    def frames(self) -> Iterator[bytes]:
+        """What was added to the file since the last call."""
+        try:
+            with self.file.path.open("rb") as opened:
+                opened.seek(self.at)
+                while data := opened.read(PIECE_BYTES):
+                    self.at += len(data)
+                    header = {
+                        "run": self.run,
+                        "phase": self.file.phase,
+                        "task": self.file.task,
+                        "attempt": self.file.attempt,
+                        "stream": self.file.stream,
+                    }
+                    yield frame(header, (data,))
+        except FileNotFoundError:
+            return
+
+
+async def followed(
+    engine: Engine,
+    job: str,
+    *,
+    task: int | None,
+    stream: str | None,
+    follows: bool,
+    tail: int,
+) -> AsyncIterator[bytes]:
+    """The frames with the output of a job: of all its attempts, in the order of their starts.
+
+    task, stream  only those of this task, or of "out" or "err"
+    follows       whether to continue until the job is over
+    tail          only the last bytes of each file; 0: all
+    """
+    known: dict[tuple[int, int], Followed] = {}
+
+    def read() -> list[bytes]:
+        for run, file in _files(engine.folder, job):
+            is_wanted = task in (None, file.task) and stream in (None, file.stream)
+            if not is_wanted:
+                continue
+            try:
+                status = file.path.stat()
+            except FileNotFoundError:
+                continue
+            # A command that outlived a server writes to one file, with a name in each run.
+            place = status.st_dev, status.st_ino
+            if place not in known:
+                known[place] = Followed(file, run, max(0, status.st_size - tail) if tail else 0)
+        return [piece for one in known.values() for piece in one.frames()]
+
+    with Listener(engine.hub, [of_job(job)]) as listener:
+        while True:
+            record = await run_in_threadpool(engine.store.job, job)
+            is_over = (
+                record is None or record.state in OVER
+            )  # Before reading: nothing is missed.
+            for piece in await run_in_threadpool(read):
+                yield piece
+            if is_over or not follows:
+                return
+            await listener.take(POLL_SECONDS)
+
+
+def _files(folder: Path, job: str) -> Iterator[tuple[int, AttemptFile]]:
+    """The files of all attempts of a job, with the numbers of the runs of the server."""
+    for run in sorted(folder.glob("runs/*")):
+        found = files_of_job(run / "logs" / file_name(job))
+        for file in sorted(found, key=lambda one: (*one[1:4], one.stream == ERR)):
+            yield int(run.name), file

@@ -1,0 +1,95 @@
+"""News of jobs for the requests that wait for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from threading import Lock
+from typing import Any
+
+_CLIENT = "client "
+
+
+class Listener:
+    """News for one request, in the event loop of the server."""
+
+    def __init__(self, hub: Hub, topics: Iterable[str]) -> None:
+        self._hub, self.topics = hub, set(topics)
+        self._loop = asyncio.get_running_loop()
+        self._news: deque[Any] = deque()
+        self._arrived = asyncio.Event()
+        self._is_called = False
+
+    def put(self, item: Any) -> None:
+        """Add an item, from any thread."""
+        self._news.append(item)
+        if not self._is_called:  # One wake-up of the event loop serves many items.
+            self._is_called = True
+            self._loop.call_soon_threadsafe(self._arrived.set)
+
+    async def take(self, seconds: float) -> list[Any]:
+        """The items that have come; none after this time without any."""
+        if not self._news:
+            try:
+                await asyncio.wait_for(self._arrived.wait(), seconds)
+            except TimeoutError:
+                return []
+        self._arrived.clear()
+        self._is_called = False  # Before taking, so that later items call again.
+        return [self._news.popleft() for _ in range(len(self._news))]
+
+    def __enter__(self) -> Listener:
+        self._hub.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hub.remove(self)
+
+
+class Hub:
+    """Passes news to the listeners of a topic: a job or a client. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, set[Listener]] = {}
+        self._lock = Lock()
+
+    def add(self, listener: Listener) -> None:
+        """Let a listener get what is published from now on."""
+        with self._lock:
+            for topic in listener.topics:
+                self._listeners.setdefault(topic, set()).add(listener)
+
+    def remove(self, listener: Listener) -> None:
+        """The opposite of `add`."""
+        with self._lock:
+            for topic in listener.topics:
+                if found := self._listeners.get(topic):
+                    found.discard(listener)
+                    if not found:
+                        del self._listeners[topic]
+
+    def clients(self) -> list[str]:
+        """The clients that listen."""
+        with self._lock:
+            return [
+                one.removeprefix(_CLIENT) for one in self._listeners if one.startswith(_CLIENT)
+            ]
+
+    def publish(self, topic: str, item: Any) -> None:
+        """Pass an item to the listeners of a topic. Costs little if there are none."""
+        if topic not in self._listeners:
+            return
+        with self._lock:
+            for listener in self._listeners.get(topic, ()):
+                listener.put(item)
+
+
+def of_job(job: str) -> str:
+    """The topic of a job."""
+    return f"job {job}"
+
+
+def of_client(client: str) -> str:
+    """The topic of a client: the ends of its calls and jobs."""
+    return f"{_CLIENT}{client}"

@@ -1,0 +1,50 @@
+"""Changes of the settings of a server that runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slotwise.core.errors import InputError
+from slotwise.core.objective import Objective
+from slotwise.service.engine import Engine
+from slotwise.service.settings import Settings
+
+FIXED = ("dask", "dask_slots", "resources", "options", "preemption")
+"""The settings that only a start takes; a restart loses nothing."""
+
+
+def changed(engine: Engine, new: Settings) -> list[str]:
+    """Take over what has changed; a text for each change. InputError: nothing was changed."""
+    old, texts = engine.settings, list[str]()
+    for name in FIXED:
+        if getattr(old, name) != getattr(new, name):
+            raise InputError(f"{name} has changed, which takes a restart of the server")
+    if old.slots != new.slots:
+        raise InputError("slots has changed, which takes a restart of the server")
+    if old.scheduler != new.scheduler:
+        engine.session.set_scheduler(new.scheduler)
+        texts.append(f"the scheduler is now {new.scheduler} ({old.scheduler} before)")
+    if old.pools != new.pools:
+        engine.session.set_pools(new.all_pools())
+        texts += _pool_changes(old, new)
+    if old.objective != new.objective:
+        engine.session.set_objective(new.objective or Objective())
+        texts.append(f"the objective is now {(new.objective or Objective()).penalty}")
+    for name in ("drain_seconds", "keep_days", "keep_jobs"):
+        if getattr(old, name) != getattr(new, name):
+            texts.append(f"{name} is now {getattr(new, name)}")
+    engine.settings = replace(new)
+    return texts
+
+
+def _pool_changes(old: Settings, new: Settings) -> list[str]:
+    before = {pool.name: pool for pool in old.pools}
+    after = {pool.name: pool for pool in new.pools}
+    texts = [f"pool {name} is new" for name in after if name not in before]
+    texts += [f"pool {name} is no longer stated" for name in before if name not in after]
+    texts += [
+        f"pool {name} has changed"
+        for name in after
+        if name in before and before[name] != after[name]
+    ]
+    return texts

@@ -1,0 +1,127 @@
+"""The jobs that were open when the server ended, at the start of the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from slotwise.core.dependencies import predecessor_failed
+from slotwise.core.errors import SlotwiseError
+from slotwise.service import supervised
+from slotwise.service.engine import Engine
+from slotwise.service.planning import Spec
+from slotwise.service.records import OPEN, StoredJob
+from slotwise.service.settings import HELD
+from slotwise.service.streams import binding_of
+
+LOST = "it ran when the server ended, and does not run again (restart: false)"
+"""Why a job is lost."""
+
+
+class Restored(NamedTuple):
+    """The jobs that a server has found, by what became of them."""
+
+    queued: int = 0
+    adopted: int = 0
+    again: int = 0
+    lost: int = 0
+
+    def __str__(self) -> str:
+        texts = {
+            "waiting": self.queued,
+            "continued": self.adopted,
+            "begun again": self.again,
+            "lost": self.lost,
+        }
+        return ", ".join(f"{count} {name}" for name, count in texts.items() if count)
+
+
+def restore(engine: Engine) -> Restored:
+    """Give all open jobs to the session: first those whose commands still run."""
+    jobs = engine.store.open_jobs()
+    adopted = {one.id: _found(engine, one) for one in jobs}
+    counts = [0, 0, 0, 0]
+    for record in sorted(jobs, key=lambda one: (not adopted[one.id], one.number)):
+        try:
+            counts[_restored(engine, record, adopted[record.id])] += 1
+        except SlotwiseError as error:  # Such as a folder that is missing now.
+            engine.end(record, "failed", f"it cannot run after a restart: {error}")
+    return Restored(*counts)
+
+
+QUEUED, ADOPTED, AGAIN, LOST_NOW = range(4)
+
+
+def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
+    """Give a job to the session; the index of the count that it belongs to."""
+    has_begun = record.begun is not None
+    if record.kind == "calls":
+        return _calls(engine, record)
+    if has_begun and not adopted:
+        if not record.restart:
+            engine.end(record, "lost", LOST)
+            return LOST_NOW
+        record = replace(record, restarts=record.restarts + 1)
+        engine.store.change(record.id, restarts=record.restarts)
+    spec = Spec.of(record)
+    before: dict[str, str] = {}
+    for name, job in spec.before.items():
+        other = engine.store.job(job)
+        state = "lost" if other is None else other.state
+        if state == OPEN:
+            before[name] = job
+        elif state != "done" and spec.submitted.entry.get("after_failed") != "run":
+            engine.end(record, "cancelled", predecessor_failed(job))
+            return QUEUED
+    environ = engine.store.environment(record.environ) if record.environ else None
+    done = sorted({one.task for one in engine.store.tasks(record.id) if one.state == "done"})
+    execution = engine.planner.execution(
+        record.id,
+        replace(spec, before=before),
+        record.folder,
+        environ or {},
+        outputs=engine.outputs(),
+        changed=_changed(record),
+        done=done,
+    )
+    execution.open()
+    engine.enter(record, execution)
+    return ADOPTED if adopted else AGAIN if has_begun else QUEUED
+
+
+def _found(engine: Engine, record: StoredJob) -> bool:
+    """Whether commands of a job still run, or have ended since."""
+    if record.kind != "command" or record.begun is None:
+        return False
+    found = supervised.records(engine.folder, record.id)
+    done = {one.task for one in engine.store.tasks(record.id) if one.state == "done"}
+    return any(one.state != "lost" and one.task not in done for one in found)
+
+
+def _calls(engine: Engine, record: StoredJob) -> int:
+    """Give the calls of a job that are not done to the session."""
+    if record.begun is not None and not record.restart:
+        engine.end(record, "lost", LOST)
+        return LOST_NOW
+    entry = Spec.of(record).submitted.entry
+    binding = binding_of({**entry["binding"], **_changed(record)})
+    stream = engine.streams.open(record, binding, entry["program"], grows=entry["grows"])
+    for call in engine.store.calls(record.id):
+        stream.numbers.add(call.number)
+        if call.state == OPEN:
+            engine.streams.add(stream, call.number, call)
+        else:
+            stream.done += 1
+            stream.raised += not call.is_value
+    if engine.store.is_closed(record.id):
+        engine.streams.close(stream)
+    if record.begun is not None:
+        engine.store.change(record.id, restarts=record.restarts + 1)
+        return AGAIN
+    return QUEUED
+
+
+def _changed(record: StoredJob) -> dict[str, Any]:
+    """The properties of a job that may have changed since it was submitted."""
+    pool = HELD if record.held else record.pool
+    return {"pool": pool, "priority": record.priority, "weight": record.weight}

@@ -1,0 +1,407 @@
+"""The HTTP interface of a service, version 1; docs/service-interface.md describes it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from slotwise import __version__
+from slotwise.core.errors import InputError, SlotwiseError, shown
+from slotwise.service import views
+from slotwise.service.calls import CallFrames
+from slotwise.service.engine import (
+    OVER,
+    Engine,
+    MissingError,
+    OverError,
+)
+from slotwise.service.following import followed
+from slotwise.service.hub import Listener, of_client, of_job
+from slotwise.service.retention import forget_output
+from slotwise.service.schema import StoreError
+from slotwise.service.submitting import Submission, Submitter
+from slotwise.service.wire import API, frame, frames
+
+BODY_BYTES_MAX = 4 << 30
+"""The longest body of a request."""
+
+WAIT_SECONDS_MAX = 600.0
+"""The longest time for which a request waits for the end of a job."""
+
+BEAT_SECONDS = 15.0
+"""After this time without news, a stream has a frame that says so."""
+
+LIST_MAX = 10_000
+"""The most jobs in one list."""
+
+T = TypeVar("T")
+Handler = Callable[["Server", Request], Awaitable[Response]]
+
+
+class ClosedError(SlotwiseError):
+    """The server accepts nothing now."""
+
+
+STATUS = {
+    ClosedError: (503, "closed"),
+    MissingError: (404, "missing"),
+    OverError: (409, "over"),
+    InputError: (400, "input"),
+    StoreError: (507, "full"),
+}
+
+
+def answering(handler: Handler) -> Handler:
+    """A handler whose errors become JSON with a kind and a message."""
+
+    @wraps(handler)
+    async def answer(server: Server, request: Request) -> Response:
+        try:
+            return await handler(server, request)
+        except SlotwiseError as error:
+            known = (STATUS[kind] for kind in STATUS if isinstance(error, kind))
+            status, name = next(known, (500, "failed"))
+            return refusal(status, name, str(error))
+        except RuntimeError as error:  # The session is closed.
+            return refusal(503, "closed", str(error))
+
+    return answer
+
+
+def refusal(status: int, kind: str, message: str) -> JSONResponse:
+    """An error as JSON."""
+    return JSONResponse({"error": {"kind": kind, "message": message}}, status)
+
+
+class Server:
+    """The routes of a service, as methods that take a request."""
+
+    def __init__(
+        self, engine: Engine, reload: Callable[[], list[str]], stop: Callable[[], None]
+    ) -> None:
+        self._engine, self._reload, self._stop = engine, reload, stop
+        self._started = time.time()
+        self.is_draining = False
+        self.is_restoring = True
+        self._calls, self._submitter = CallFrames(engine), Submitter(engine)
+
+    def app(self) -> Starlette:
+        """The application for a server of ASGI."""
+        job = "/v1/jobs/{job:path}"
+        actions = ("cancel", "hold", "release", "change", "forget")
+        routes = [
+            Route("/v1", self._route(Server.status)),
+            Route("/v1/jobs", self._route(Server.list)),
+            Route("/v1/jobs", self._route(Server.submit), methods=["POST"]),
+            Route("/v1/objects", self._route(Server.submit_object), methods=["POST"]),
+            Route("/v1/calls", self._route(Server.calls), methods=["POST"]),
+            Route("/v1/results", self._route(Server.results), methods=["POST"]),
+            Route("/v1/pools", self._route(Server.pools)),
+            Route("/v1/workers", self._route(Server.workers)),
+            Route("/v1/reload", self._route(Server.reload), methods=["POST"]),
+            Route("/v1/stop", self._route(Server.stop), methods=["POST"]),
+            Route(f"{job}/wait", self._route(Server.wait)),
+            Route(f"{job}/explain", self._route(Server.explain)),
+            Route(f"{job}/logs", self._route(Server.logs)),
+            *(
+                Route(f"{job}/{name}", self._route(partial_action(name)), methods=["POST"])
+                for name in actions
+            ),
+            Route(job, self._route(Server.job)),
+        ]
+        return Starlette(routes=routes)
+
+    def _route(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        return partial(answering(handler), self)
+
+    # Requests.
+
+    async def status(self, request: Request) -> Response:
+        """The state of the server."""
+        numbers = await run_in_threadpool(views.status_json, self._engine)
+        state = "draining" if self.is_draining else "running"
+        return JSONResponse(
+            {
+                "version": __version__,
+                "api": API,
+                "pid": os.getpid(),
+                "started": self._started,
+                "state": state,
+                "restoring": self.is_restoring,
+                "folder": str(self._engine.folder),
+                **numbers,
+            }
+        )
+
+    async def submit(self, request: Request) -> Response:
+        """Accept jobs."""
+        self._check_open()
+        body = _object(await _body(request))
+        given = Submission(
+            jobs=_of(body, "jobs", list, []),
+            folder=_of(body, "folder", str, "/"),
+            environ=_environ(body),
+            key=_of(body, "key", str, None),
+            user=_of(body, "user", str, None),
+            client=_of(body, "client", str, None),
+            hold=_of(body, "hold", bool, False),
+        )
+        return await self._submitted(given)
+
+    async def submit_object(self, request: Request) -> Response:
+        """Accept a pickled job, which only a process of its own unpickles."""
+        self._check_open()
+        ((body, parts),) = frames(io.BytesIO(await _body(request)))
+        if len(parts) != 1:
+            raise InputError(f"{len(parts)} parts; expected one, the pickled job")
+        entry = {**_of(body, "entry", dict, {}), "object": True}
+        given = Submission(
+            jobs=[entry],
+            folder=_of(body, "folder", str, "/"),
+            environ=_environ(body),
+            key=_of(body, "key", str, None),
+            client=_of(body, "client", str, None),
+            pickle=parts[0],
+        )
+        return await self._submitted(given)
+
+    async def _submitted(self, given: Submission) -> Response:
+        records = await run_in_threadpool(self._submitter.submit, given)
+        jobs = [
+            {
+                "id": one.id,
+                "number": one.number,
+                "state": "held" if one.held else _plain_state(one.state),
+            }
+            for one in records
+        ]
+        return JSONResponse({"jobs": jobs}, 201)
+
+    async def calls(self, request: Request) -> Response:
+        """Handle frames with calls, in order."""
+        self._check_open()
+        given = list(frames(io.BytesIO(await _body(request))))
+        return JSONResponse(await run_in_threadpool(self._calls.handle, given))
+
+    async def results(self, request: Request) -> Response:
+        """Stream the ends of the calls and jobs of a client."""
+        body = _object(await _body(request))
+        client = _of(body, "client", str, "")
+        if not client:
+            raise InputError("client is missing; give the name of the client")
+        return StreamingResponse(
+            self._news(client, _of(body, "calls", dict, {}), _of(body, "jobs", list, [])),
+            media_type="application/octet-stream",
+        )
+
+    async def _news(
+        self, client: str, calls: Mapping[str, Any], jobs: list[Any]
+    ) -> AsyncIterator[bytes]:
+        topics = [of_client(client), *(of_job(str(job)) for job in jobs)]
+        with Listener(self._engine.hub, topics) as listener:
+            # What has ended by now is read after the listener was added: nothing is missed.
+            ended = await run_in_threadpool(self._calls.ended, calls, jobs)
+            yield frame({"beat": time.time()})
+            for one in ended:
+                yield one
+            try:
+                while True:
+                    news = await listener.take(BEAT_SECONDS)
+                    found = [one for one in news if isinstance(one, bytes)]
+                    if len(found) < len(news):  # Of a job, only that it has changed.
+                        found += await run_in_threadpool(self._calls.ended, {}, jobs)
+                    yield b"".join(found) or frame({"beat": time.time()})
+            finally:
+                self._calls.left(client)
+
+    async def list(self, request: Request) -> Response:
+        """List the newest jobs, or with `order=oldest` the first ones, by number."""
+        query, oldest = request.query_params, request.query_params.get("order") == "oldest"
+        limit = min(_whole(query.get("limit", "100"), "limit"), LIST_MAX)
+        before, states = query.get("before"), _names(query.get("state"))
+        ids, at_most = _names(query.get("ids")), limit + 1
+        if states == ["running"] and ids is None:
+            ids = await run_in_threadpool(views.running, self._engine)
+        elif 0 < len({*(states or ())} & views.LIVE) < len(views.LIVE):
+            at_most = LIST_MAX  # The session knows which of the open ones are in these states.
+        records = await run_in_threadpool(
+            self._engine.store.jobs,
+            states=None if states is None else _stored(states),
+            pool=query.get("pool"),
+            user=query.get("user"),
+            limit=at_most,
+            before=None if before is None else _whole(before, "before"),
+            ids=ids,
+            oldest=oldest,
+        )
+        jobs = await run_in_threadpool(views.jobs_json, self._engine, records)
+        wanted = [one for one in jobs if states is None or one["state"] in states]
+        more = len(wanted) > limit
+        shown = wanted[:limit] if oldest else wanted[max(0, len(wanted) - limit) :]
+        return JSONResponse({"jobs": shown, "more": more})
+
+    async def job(self, request: Request) -> Response:
+        """All about a job."""
+        return await self._job(_job_of(request))
+
+    async def _job(self, job: str) -> Response:
+        record = await run_in_threadpool(self._engine.found, job)
+        return JSONResponse(await run_in_threadpool(views.job_json, self._engine, record))
+
+    async def wait(self, request: Request) -> Response:
+        """Wait for the end of a job, at most for a time."""
+        job = _job_of(request)
+        seconds = min(float(request.query_params.get("timeout", 30)), WAIT_SECONDS_MAX)
+        until = time.monotonic() + seconds
+        with Listener(self._engine.hub, [of_job(job)]) as listener:
+            while True:
+                record = await run_in_threadpool(self._engine.found, job)
+                left = until - time.monotonic()
+                if record.state in OVER or left <= 0:
+                    return await self._job(job)
+                await listener.take(left)
+
+    async def explain(self, request: Request) -> Response:
+        """Why a job holds no more slots."""
+        record = await run_in_threadpool(self._engine.found, _job_of(request))
+        found = await run_in_threadpool(views.explained_json, self._engine, record)
+        return JSONResponse(found)
+
+    async def logs(self, request: Request) -> Response:
+        """What the tasks of a job printed, and print."""
+        query, job = request.query_params, _job_of(request)
+        await run_in_threadpool(self._engine.found, job)
+        task = query.get("task")
+        pieces = followed(
+            self._engine,
+            job,
+            task=None if task is None else _whole(task, "task"),
+            stream=query.get("stream"),
+            follows=query.get("follow") == "1",
+            tail=_whole(query.get("tail", "0"), "tail"),
+        )
+        return StreamingResponse(pieces, media_type="application/octet-stream")
+
+    async def pools(self, request: Request) -> Response:
+        """The pools."""
+        return JSONResponse({"pools": await run_in_threadpool(views.pools_json, self._engine)})
+
+    async def workers(self, request: Request) -> Response:
+        """The hosts."""
+        found = await run_in_threadpool(views.workers_json, self._engine)
+        return JSONResponse({"workers": found})
+
+    async def reload(self, request: Request) -> Response:
+        """Read the configuration again."""
+        self._check_open()
+        return JSONResponse({"changes": await run_in_threadpool(self._reload)})
+
+    async def stop(self, request: Request) -> Response:
+        """Stop the server as SIGTERM does."""
+        asyncio.get_running_loop().call_later(0.05, self._stop)
+        return JSONResponse({"state": "draining"})
+
+    async def act(self, request: Request, name: str) -> Response:
+        """Cancel, hold, release, change or forget a job."""
+        self._check_open()
+        body, job, engine = await _body(request), _job_of(request), self._engine
+        stated = _object(body) if body else {}
+        if name == "change":
+            await run_in_threadpool(engine.change, job, stated)
+        elif name == "forget":
+            await run_in_threadpool(engine.forget, job)
+            await run_in_threadpool(forget_output, engine, job)
+            return JSONResponse({"id": job})
+        else:
+            await run_in_threadpool(getattr(engine, name), job)
+        return await self._job(job)
+
+    def close_left(self) -> None:
+        """Close the streams of clients that have left long ago."""
+        self._calls.close_left(self._engine.hub.clients())
+
+    def _check_open(self) -> None:
+        if self.is_draining or self.is_restoring:
+            what = "stops" if self.is_draining else "has just started"
+            raise ClosedError(f"the server {what}; try again in some seconds")
+
+
+def partial_action(name: str) -> Handler:
+    """The handler of an action on a job."""
+
+    async def act(server: Server, request: Request) -> Response:
+        return await server.act(request, name)
+
+    return act
+
+
+async def _body(request: Request) -> bytes:
+    pieces, size = list[bytes](), 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > BODY_BYTES_MAX:
+            raise InputError(f"the body is longer than {BODY_BYTES_MAX} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        raise InputError(f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"the body is {shown(found)}; expected an object")
+    return found
+
+
+def _of(body: Mapping[str, Any], key: str, kind: type[T], default: Any) -> Any:
+    found = body.get(key)
+    if found is None:
+        return default
+    if not isinstance(found, kind):
+        raise InputError(f"{key} is {shown(found)}; expected {kind.__name__}")
+    return found
+
+
+def _environ(body: Mapping[str, Any]) -> dict[str, str]:
+    found = _of(body, "environ", dict, {})
+    for name, value in found.items():
+        if not isinstance(value, str) or "\0" in name + value or not name or "=" in name:
+            raise InputError(f"environ: {name!r} is not a variable with a text")
+    return dict(found)
+
+
+def _whole(text: str, what: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"{what} is {text!r}; give a whole number >= 0")
+    return int(text)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name for name in text.split(",") if name]
+
+
+def _stored(states: list[str]) -> list[str]:
+    """The states in the store that jobs in these states have."""
+    return sorted({one if one in OVER else "open" for one in states})
+
+
+def _plain_state(state: str) -> str:
+    return "queued" if state == "open" else state
+
+
+def _job_of(request: Request) -> str:
+    return str(request.path_params["job"])

@@ -1,0 +1,210 @@
+"""The process of a server: its socket, its signals, its configuration and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.concurrency import run_in_threadpool
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from slotwise.core.errors import InputError, SlotwiseError
+from slotwise.service import restore
+from slotwise.service.engine import Engine
+from slotwise.service.hub import Hub
+from slotwise.service.reloading import changed
+from slotwise.service.retention import end_left_over, prune
+from slotwise.service.server import Server
+from slotwise.service.settings import Settings
+from slotwise.service.store import Store
+from slotwise.service.wire import SOCKET_BYTES_MAX
+
+PRUNE_SECONDS = 600.0
+"""How often old jobs are forgotten, and streams of clients that have left are closed."""
+
+CHECK_SECONDS = 1.0
+"""How often the server checks that its session has not failed, and tells systemd."""
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class OwnProtocol(H11Protocol):
+    """Serves HTTP to processes of the server's own account only."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Refuse the connection of another account."""
+        if peer_account(transport.get_extra_info("socket")) not in (os.geteuid(), 0):
+            transport.abort()
+            return
+        super().connection_made(transport)
+
+
+def peer_account(connection: Any) -> int:
+    """The number of the account at the other end of a unix socket."""
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, account, _ = _CREDENTIALS.unpack(packed)
+    return int(account)
+
+
+def serve(
+    folder: Path, read: Callable[[], Settings], tell: Callable[[str], None], path: Path
+) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code.
+
+    read  the settings; called again at a reload
+    tell  takes one line about what happens
+    path  where the socket is made
+    """
+    if len(os.fsencode(path)) > SOCKET_BYTES_MAX:
+        raise InputError(f"the path of the socket is too long: {path}; name another folder")
+    with Store(folder) as store:
+        process = Process(store, read, tell, path)
+        return asyncio.run(process.run())
+
+
+class Process:
+    """A server from its start to its end."""
+
+    def __init__(
+        self,
+        store: Store,
+        read: Callable[[], Settings],
+        tell: Callable[[str], None],
+        path: Path,
+    ) -> None:
+        self._store, self._read, self._tell, self._path = store, read, tell, path
+        self._settings = read()
+        self._ending = asyncio.Event()
+        self._engine = Engine(store, self._settings, _next_run(store.path.parent), Hub())
+        self._server = Server(self._engine, self._reload, self._ending.set)
+
+    async def run(self) -> int:
+        """Listen, restore the jobs, serve, and leave in order."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ending.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self._on_hangup()))
+        listening = _listening(self._path)
+        http = uvicorn.Server(
+            uvicorn.Config(
+                self._server.app(),
+                http=OwnProtocol,
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                timeout_keep_alive=600,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        serving = loop.create_task(http._serve([listening]))
+        try:
+            await self._restore()
+            notify("READY=1")
+            return await self._until_end()
+        finally:
+            self._server.is_draining = True
+            notify("STOPPING=1")
+            await run_in_threadpool(self._engine.leave, self._settings.drain_seconds)
+            http.should_exit = True
+            await serving
+            listening.close()
+            with suppress(FileNotFoundError):
+                self._path.unlink()
+
+    async def _restore(self) -> None:
+        began = time.monotonic()
+        restored = await run_in_threadpool(restore.restore, self._engine)
+        self._server.is_restoring = False
+        found = f"; jobs from before: {restored}" if str(restored) else ""
+        slots = self._engine.session.slots
+        took = time.monotonic() - began
+        self._tell(f"serving {slots} slots at {self._path}{found} (restored in {took:.2g} s)")
+
+    async def _until_end(self) -> int:
+        """Wait for a signal; 1 if the session has failed."""
+        next_prune = 0.0
+        await run_in_threadpool(end_left_over, self._engine)
+        while not self._ending.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), CHECK_SECONDS)
+            if error := self._engine.core._error:
+                self._tell(f"the session has failed: {error}; all jobs are kept")
+                return 1
+            notify("WATCHDOG=1")
+            if time.monotonic() >= next_prune:
+                next_prune = time.monotonic() + PRUNE_SECONDS
+                await run_in_threadpool(self._tidy)
+        self._tell("stopping: commands continue, and other jobs are kept")
+        return 0
+
+    def _tidy(self) -> None:
+        prune(self._engine)
+        self._server.close_left()
+
+    async def _on_hangup(self) -> None:
+        try:
+            for text in await run_in_threadpool(self._reload):
+                self._tell(text)
+        except SlotwiseError as error:
+            self._tell(f"the configuration was not changed: {error}")
+
+    def _reload(self) -> list[str]:
+        """Take over the settings that can change; what was changed, as text."""
+        settings = self._read()
+        texts = changed(self._engine, settings)
+        self._settings = self._engine.settings
+        for text in texts:
+            self._store.note(time.time(), text)
+        return texts
+
+
+def _next_run(folder: Path) -> int:
+    """The number of this start of the server."""
+    return max((int(one.name) for one in folder.glob("runs/[0-9]*")), default=0) + 1
+
+
+def _listening(path: Path) -> socket.socket:
+    """A socket that only this account can use."""
+    with suppress(FileNotFoundError):
+        path.unlink()  # Of a server that was killed: the lock of the store is ours.
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    except OSError as error:
+        listening.close()
+        raise InputError(f"no socket can be made at {path}: {error.strerror}") from error
+    finally:
+        os.umask(mask)
+    listening.listen(1024)
+    listening.setblocking(False)
+    return listening
+
+
+def notify(state: str) -> None:
+    """Tell systemd, if it has started this process, by its notification protocol."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as target:
+        target.connect("\0" + address[1:] if address.startswith("@") else address)
+        target.sendall(state.encode())
+
+
+def tell_on_stderr(text: str) -> None:
+    """Write a line about the server."""
+    print(f"slotwise: {text}", file=sys.stderr, flush=True)
+
+
+serve_quietly = partial(serve, tell=tell_on_stderr)

@@ -1,0 +1,468 @@
+"""What the service has accepted and what has ended: a SQLite database in its folder.
+
+One thread writes. All changes that wait for it go into one transaction, so that many
+submissions cost about one flush of the disk. A change is durable when its future is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Self
+
+from slotwise.core.errors import InputError
+from slotwise.jobs.work_folder import FileLock, HeldError
+from slotwise.service.blobs import Blobs
+from slotwise.service.records import (
+    Record,
+    StoredCall,
+    StoredJob,
+    StoredTask,
+    columns_of,
+    held,
+    record_of,
+    storable,
+    text_of,
+)
+from slotwise.service.schema import (
+    RESTORE,
+    StoreError,
+    connected,
+    opened,
+    opening_errors,
+    store_error,
+)
+from slotwise.service.writer import StoreWork, StoreWriter
+from slotwise.sessions.intake import Names
+
+BUSY_SECONDS = 5.0
+"""How long a transaction waits for another process that has locked the database."""
+
+PAGE = 100
+"""Calls that are read at a time."""
+
+PRUNED_JOBS, PRUNED_ROWS = 500, 10_000
+"""The most jobs, and about the most calls and tasks, that one step of `prune` removes."""
+
+CHANGEABLE = frozenset(
+    {"pool", "priority", "weight", "deadline", "held", "restarts", "reason", "tasks", "changes"}
+)
+"""The fields that `change` can set."""
+
+
+class Store:
+    """The store in a folder, which one process uses at a time. All methods are thread-safe.
+
+    A method that changes something returns a future. It is done when the change is durable, or
+    has a StoreError, after which nothing has changed and later changes may succeed. It cannot
+    be cancelled. Its callbacks run in the writer's thread, and must not wait for other changes.
+    Files with large values are written by that thread, too.
+
+    Opening reads the stated names of all jobs, also of those that were removed, and unless the
+    database is large it checks all pages.
+    InputError if the folder is in use, or its database is damaged, newer or no store.
+    """
+
+    def __init__(self, folder: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.path = folder / "store.db"
+        self._reading, self._numbering = threading.Lock(), threading.Lock()
+        self._is_closed = False
+        with opening_errors(self.path), ExitStack() as opening:
+            opening.callback(_lock(folder).release)
+            database = opened(self.path, busy_seconds)
+            opening.callback(database.close)
+            self._reader = connected(self.path, "ro", busy_seconds)
+            opening.callback(self._close_reader)
+            self._blobs = Blobs(folder / "blobs")
+            self._blobs.sweep({name for (name,) in self._rows("SELECT name FROM blobs")})
+            names = self._rows("SELECT base, last FROM names")
+            self._names = Names({base: int(last) for base, last in names})
+            last = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'")
+            self._number: int = last[0][0] if last else 0
+            self._writer = StoreWriter(database, self.path, self._blobs)
+            opening.callback(self._writer.close)
+            self._closing = opening.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what waits, then close the database and release the folder."""
+        self._closing.close()
+
+    def _close_reader(self) -> None:
+        with self._reading:
+            self._is_closed = True
+            self._reader.close()
+
+    # Identity and submission.
+
+    def new_id(self, stated: str | None = None) -> tuple[int, str]:
+        """The next number, and an id that no job had: the stated one, or that with a number.
+
+        Without a stated one it is the number itself. The numbers so far count as used ids.
+        """
+        with self._numbering:
+            self._number += 1
+            if stated is None:
+                while self._is_used(str(self._number)):
+                    self._number += 1
+                return self._number, str(self._number)
+            is_number = stated.isdecimal() and stated == str(int(stated))
+            if is_number and int(stated) < self._number and not self._is_used(stated):
+                self._names.unused(stated)
+            return self._number, self._names.unused(stated)
+
+    def _is_used(self, name: str) -> bool:
+        return self._names.last(name)[1] > 0
+
+    def add(
+        self,
+        jobs: Sequence[StoredJob],
+        key: str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Future[tuple[str, ...]]:
+        """Add jobs with one environment, all or none; the ids of the jobs.
+
+        If the key was used before, these are the ids of that submission, and nothing is added.
+        So is a job whose stream exists: its id is that of the existing one.
+        """
+        if environ is not None:
+            variables, hashed = _hashed(environ)
+            jobs = [replace(job, environ=hashed) for job in jobs]
+
+        def action(work: StoreWork) -> tuple[str, ...]:
+            if key is not None and (known := _ids(work.rows(_OF_KEY, key))):
+                return known
+            if environ is not None:
+                work.execute("INSERT OR IGNORE INTO environs VALUES (?, ?)", hashed, variables)
+            ids = tuple(self._added(work, job) for job in jobs)
+            if key is not None:
+                row = (key, json.dumps(ids), jobs[-1].number)
+                work.execute("INSERT INTO keys VALUES (?, ?, ?)", *row)
+            return ids
+
+        return self._writer.do(action)
+
+    def _added(self, work: StoreWork, job: StoredJob) -> str:
+        if job.stream is not None:
+            for (known,) in work.rows("SELECT id FROM jobs WHERE stream = ?", job.stream):
+                return str(known)
+        work.insert(job, job.number)
+        if job.id != str(job.number):
+            base, last = self._names.last(job.id)
+            # As a string, because the number in a name may have any number of digits.
+            work.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", base, str(last))
+        return job.id
+
+    def add_calls(self, job: str, calls: Sequence[StoredCall]) -> Future[None]:
+        """Add calls to a stream; those whose numbers it has already change nothing."""
+
+        def action(work: StoreWork) -> None:
+            number = work.number_of(job)
+            known = "SELECT 1 FROM calls WHERE job = ? AND number = ?"
+            for call in calls:
+                if not work.rows(known, number, call.number):
+                    work.insert(call, number)
+
+        return self._writer.do(action)
+
+    # Changes. Their results say whether they changed something.
+
+    def close_stream(self, job: str) -> Future[bool]:
+        """Note that no more calls follow in a stream."""
+        return self._set(job, "NOT closed", {"closed": True})
+
+    def begin(self, job: str, at: float) -> Future[bool]:
+        """Note when the first task of a job began."""
+        return self._set(job, "begun IS NULL", {"begun": at})
+
+    def change(self, job: str, **values: Any) -> Future[bool]:
+        """Set fields of an open job."""
+        assert CHANGEABLE.issuperset(values), f"{values.keys() - CHANGEABLE} cannot be changed"
+        return self._set(job, "state = 'open'", values)
+
+    def end(
+        self,
+        job: str,
+        state: str,
+        at: float,
+        reason: str = "",
+        code: int | None = None,
+        result: bytes | None = None,
+    ) -> Future[bool]:
+        """End a job; only the first end counts."""
+        values = {"state": state, "ended": at, "reason": reason, "code": code, "result": result}
+        return self._set(job, "state = 'open'", values)
+
+    def end_task(self, task: StoredTask) -> Future[bool]:
+        """Note the end of an attempt of a task, in place of an earlier one.
+
+        Once the task is done, later ends do nothing. Attempts may be numbered from the start
+        again, as after a restart.
+        """
+
+        def action(work: StoreWork) -> bool:
+            return work.insert(task, work.number_of(task.job))
+
+        return self._writer.do(action)
+
+    def end_call(
+        self,
+        job: str,
+        number: int,
+        is_value: bool | None,
+        packed: bytes | None,
+        printed: str,
+        at: float,
+        *,
+        state: str = "done",
+        reason: str = "",
+    ) -> Future[bool]:
+        """End a call; only the first end counts. Its parts are removed.
+
+        `is_value` and `packed` are None unless its state is `done`.
+        """
+
+        def action(work: StoreWork) -> bool:
+            place = (work.number_of(job), number)
+            query = "SELECT parts FROM calls WHERE job = ? AND number = ? AND state = 'open'"
+            rows = work.rows(query, *place)
+            for (parts,) in rows:
+                work.drop(parts)
+                work.execute(
+                    "UPDATE calls SET parts = NULL, state = ?, is_value = ?, value = ?,"
+                    " printed = ?, reason = ?, ended = ? WHERE job = ? AND number = ?",
+                    *(state, is_value, work.keep(packed, place[0]), printed, reason, at),
+                    *place,
+                )
+            return bool(rows)
+
+        return self._writer.do(action)
+
+    def note(self, at: float, text: str) -> Future[None]:
+        """Add a line to the history of changes of the configuration."""
+
+        def action(work: StoreWork) -> None:
+            work.execute("INSERT INTO notes (at, text) VALUES (?, ?)", at, text)
+
+        return self._writer.do(action)
+
+    def forget(self, job: str) -> Future[bool]:
+        """Remove a job that has ended, with its calls and results. Its id stays used."""
+
+        def action(work: StoreWork) -> bool:
+            query = "SELECT number FROM jobs WHERE id = ? AND state <> 'open'"
+            rows = work.rows(query, job)
+            for (number,) in rows:
+                work.remove(number)
+            return bool(rows)
+
+        return self._writer.do(action)
+
+    def prune(self, ended_before: float, most: int) -> list[str]:
+        """Remove jobs that ended before an instant, the earliest first; the ids of these.
+
+        It removes at most `most` jobs, in steps between which other changes are written, and
+        returns when that is durable. StoreError if a step fails; earlier steps stay.
+        """
+        removed: list[str] = []
+        is_over = False
+        while not is_over and len(removed) < most:
+            count = min(PRUNED_JOBS, most - len(removed))
+            step = partial(_pruned, ended_before=ended_before, most=count)
+            ids, is_over = self._writer.do(step).result()
+            removed += ids
+        return removed
+
+    def _set(self, job: str, condition: str, values: Mapping[str, Any]) -> Future[bool]:
+        """Set columns of a job for which a condition holds; whether it does."""
+
+        def action(work: StoreWork) -> bool:
+            number = work.number_of(job)
+            query = f"SELECT 1 FROM jobs WHERE number = ? AND {condition}"
+            if not work.rows(query, number):
+                return False
+            row = [held(k, v, lambda data: work.keep(data, number)) for k, v in values.items()]
+            columns = ", ".join(f"{name} = ?" for name in values)
+            work.execute(f"UPDATE jobs SET {columns} WHERE number = ?", *row, number)
+            return True
+
+        return self._writer.do(action)
+
+    # Reading what is durable. StoreError if the database or a file is damaged.
+
+    def open_jobs(self) -> list[StoredJob]:
+        """The jobs that have not ended, by number."""
+        return self._records(StoredJob, "FROM jobs WHERE state = 'open' ORDER BY number")
+
+    def job(self, id: str) -> StoredJob | None:
+        """A job, or None."""
+        return next(iter(self._records(StoredJob, "FROM jobs WHERE id = ?", id)), None)
+
+    def stream(self, key: str) -> StoredJob | None:
+        """The job that is the stream of calls with this key, or None."""
+        return next(iter(self._records(StoredJob, "FROM jobs WHERE stream = ?", key)), None)
+
+    def is_closed(self, job: str) -> bool:
+        """Whether no more calls follow in a stream."""
+        return bool(self._rows("SELECT 1 FROM jobs WHERE id = ? AND closed", job))
+
+    def jobs(
+        self,
+        *,
+        states: Sequence[str] | None = None,
+        pool: str | None = None,
+        user: str | None = None,
+        limit: int = 100,
+        before: int | None = None,
+        ids: Sequence[str] | None = None,
+        oldest: bool = False,
+    ) -> list[StoredJob]:
+        """The last or first jobs, up to `limit`, by number, without large specs and results."""
+        stated = {
+            "state IN (SELECT value FROM json_each(?))": states
+            if states is None
+            else json.dumps(states),
+            "id IN (SELECT value FROM json_each(?))": ids if ids is None else json.dumps(ids),
+            "pool = ?": pool,
+            "user = ?": user,
+            "number < ?": before,
+        }
+        given = {name: value for name, value in stated.items() if value is not None}
+        where = f"WHERE {' AND '.join(given)}" if given else ""
+        order = "" if oldest else "DESC"
+        rows = self._rows(
+            f"SELECT {columns_of(StoredJob)} FROM jobs {where} ORDER BY number {order} LIMIT ?",
+            *(*given.values(), limit),
+        )
+        found = [record_of(StoredJob, row, _small) for row in rows]
+        return found if oldest else found[::-1]
+
+    def counts(self) -> dict[str, int]:
+        """The number of jobs in each state."""
+        return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
+
+    def calls(self, job: str, *, only_open: bool = False) -> Iterator[StoredCall]:
+        """The calls of a stream by number, each as it is when it is read."""
+        state = "AND calls.state = 'open'" if only_open else ""
+        rest = f"{_OF_CALLS} AND calls.number {{}} ? {state} ORDER BY calls.number LIMIT {PAGE}"
+        last = -1
+        while rows := self._rows(
+            f"SELECT {columns_of(StoredCall)} {rest.format('>')}", job, last
+        ):
+            for row in rows:
+                last = row[1]
+                try:
+                    yield record_of(StoredCall, row, self._blobs.read)
+                except FileNotFoundError:  # The call may have ended since the page was read.
+                    one = rest.format("=")
+                    yield from self._records(StoredCall, one, job, last)
+
+    def result(self, job: str, number: int) -> tuple[bool, bytes] | None:
+        """Whether a call that is done has a value, and its value or error; or None."""
+        where = f"{_OF_CALLS} AND calls.number = ? AND calls.state = 'done'"
+        for call in self._records(StoredCall, where, job, number):
+            return bool(call.is_value), call.value or b""
+        return None
+
+    def tasks(self, job: str) -> list[StoredTask]:
+        """The last ends of the tasks of a job, by task."""
+        rest = "FROM tasks JOIN jobs ON jobs.number = job WHERE jobs.id = ? ORDER BY task"
+        return self._records(StoredTask, rest, job)
+
+    def ids_of(self, key: str) -> tuple[str, ...] | None:
+        """The ids of the submission with this key, or None."""
+        return _ids(self._rows(_OF_KEY, key))
+
+    def environment(self, hashed: str) -> dict[str, str] | None:
+        """The environment with this hash, or None."""
+        rows = self._rows("SELECT variables FROM environs WHERE hash = ?", hashed)
+        return json.loads(rows[0][0]) if rows else None
+
+    def notes(self, limit: int = 100) -> list[tuple[float, str]]:
+        """The last lines of the history of the configuration, the latest last."""
+        rows = self._rows("SELECT at, text FROM notes ORDER BY id DESC LIMIT ?", limit)
+        return [(at, text_of(text)) for at, text in reversed(rows)]
+
+    def _records(self, kind: type[Record], rest: str, *values: Any) -> list[Record]:
+        """The records of the rows of a query."""
+        for _ in range(2):  # A file may be removed after its row was read.
+            rows = self._rows(f"SELECT {columns_of(kind)} {rest}", *values)
+            with suppress(FileNotFoundError):
+                return [record_of(kind, row, self._blobs.read) for row in rows]
+        raise StoreError("damaged", f"a file in {self._blobs.folder} is missing; {RESTORE}")
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._reading:
+            if self._is_closed:
+                raise StoreError("closed", f"{self.path} is closed")
+            try:
+                return self._reader.execute(query, [*map(storable, values)]).fetchall()
+            except sqlite3.Error as error:
+                raise store_error(self.path, error) from error
+
+
+_OF_KEY = "SELECT ids FROM keys WHERE key = ?"
+_OF_CALLS = "FROM calls JOIN jobs ON jobs.number = calls.job WHERE jobs.id = ?"
+
+
+def _hashed(environ: Mapping[str, str]) -> tuple[str, str]:
+    """An environment as JSON, and the hash of that."""
+    text = json.dumps(dict(environ), sort_keys=True)
+    return text, sha256(text.encode()).hexdigest()
+
+
+def _lock(folder: Path) -> FileLock:
+    """Make the folder, for its owner only, and lock it."""
+    with opening_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            return FileLock(folder / "lock", f"process {os.getpid()}")
+        except HeldError as error:
+            raise InputError(
+                f"{folder} is in use by {error or 'another process'}; stop that server, or name"
+                " another folder"
+            ) from None
+
+
+def _ids(rows: Sequence[tuple[Any, ...]]) -> tuple[str, ...] | None:
+    return tuple(json.loads(rows[0][0])) if rows else None
+
+
+def _small(value: bytes | str | None) -> bytes | None:
+    return value if isinstance(value, bytes) else None
+
+
+def _pruned(work: StoreWork, ended_before: float, most: int) -> tuple[list[str], bool]:
+    """One step of `prune`: the ids of the removed jobs, and whether no more are left.
+
+    Of a job with many calls it removes some of these, and the next step continues.
+    """
+    query = "SELECT number, id FROM jobs WHERE ended < ? ORDER BY ended, number LIMIT ?"
+    jobs = work.rows(query, ended_before, most)
+    removed: list[str] = []
+    room = PRUNED_ROWS
+    for number, id in jobs:
+        for table, key in ("calls", "number"), ("tasks", "task"):
+            some = f"SELECT {key} FROM {table} WHERE job = ? LIMIT ?"
+            delete = f"DELETE FROM {table} WHERE job = ? AND {key} IN ({some})"
+            room -= work.execute(delete, number, number, room)
+        if room <= 0:
+            return removed, False
+        work.remove(number)
+        removed.append(id)
+    return removed, len(jobs) < most

@@ -1,0 +1,283 @@
+"""The jobs of calls of a service: each is a stream of calls that a client sends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future as Waiting
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from slotwise.backends.local.call_stream import CallResult
+from slotwise.core.job import Job
+from slotwise.jobs.execution import Execution
+from slotwise.service.hub import Hub, of_client
+from slotwise.service.insist import insist
+from slotwise.service.records import StoredCall, StoredJob
+from slotwise.service.store import Store
+from slotwise.service.wire import frame
+from slotwise.sessions.calls import Binding, OpenCalls, submit_after
+from slotwise.sessions.futures import Future, PackedError
+from slotwise.sessions.intake import SessionCore
+
+
+class ServedFuture(Future[Any]):
+    """A call in the session of the server, which tells its client when it begins."""
+
+    def __init__(self, core: SessionCore, tell: Callable[[str], None]) -> None:
+        super().__init__(core)
+        self._tell = tell
+
+    def _start(self) -> bool:
+        starts = super()._start()
+        if starts:
+            self._tell("running")
+        return starts
+
+    def _put_back(self) -> None:
+        super()._put_back()
+        self._tell("pending")
+
+
+@dataclass(slots=True)
+class Stream:
+    """A job of calls that is not over.
+
+    futures  the calls that are not done, by number; `numbers`: those of all calls
+    raised   how many calls raised or failed; `cancelled`: how many were cancelled
+    """
+
+    key: str
+    client: str
+    record: StoredJob
+    grows: bool
+    job: Job
+    calls: OpenCalls | None = None
+    futures: dict[int, ServedFuture] = field(default_factory=dict)
+    numbers: set[int] = field(default_factory=set)
+    done: int = 0
+    raised: int = 0
+    cancelled: int = 0
+    waiting: int = 0  # calls that wait for the results of others
+    is_closed: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no call is left and none can come."""
+        return self.is_closed and not self.futures
+
+    @property
+    def outcome(self) -> tuple[str, str]:
+        """The state of a job that is over, and the reason."""
+        if self.cancelled and not self.done:
+            return "cancelled", ""
+        if self.raised:
+            count = self.done
+            text = f"{self.raised} of {count} calls raised" if count > 1 else "the call raised"
+            return "failed", text
+        return "done", ""
+
+
+class Streams:
+    """The streams of calls: their calls run in the session, and their ends are stored."""
+
+    def __init__(
+        self, core: SessionCore, store: Store, hub: Hub, ended: Callable[[Stream], None]
+    ) -> None:
+        """`ended` is called with each stream that is over."""
+        self._core, self._store, self._hub, self._ended = core, store, hub, ended
+        self._by_key: dict[str, Stream] = {}
+        self._by_job: dict[str, Stream] = {}
+        self.is_leaving = False
+
+    def __getitem__(self, key: str) -> Stream:
+        return self._by_key[key]
+
+    def get(self, key: str) -> Stream | None:
+        """The stream with this key, unless it is over."""
+        return self._by_key.get(key)
+
+    def of_job(self, job: str) -> Stream | None:
+        """The stream of a job, unless it is over."""
+        return self._by_job.get(job)
+
+    def of(self, client: str) -> list[Stream]:
+        """The streams of a client that are not over."""
+        return [one for one in list(self._by_key.values()) if one.client == client]
+
+    @property
+    def are_running(self) -> bool:
+        """Whether a call runs."""
+        streams = list(self._by_key.values())
+        return any(one.running() for each in streams for one in list(each.futures.values()))
+
+    def open(self, record: StoredJob, binding: Binding, program: str, *, grows: bool) -> Stream:
+        """Begin a job of calls, which arrives with its first one."""
+        job = binding.job(grows=grows)
+        arrival = self._core.now
+        due = None if record.deadline is None else arrival + record.deadline - time.time()
+        job = job.with_identity(record.id, arrival, due, program)
+        key = record.stream or record.id
+        stream = Stream(key, record.client or "", record, grows, job)
+        self._by_key[key] = self._by_job[record.id] = stream
+        return stream
+
+    def add(self, stream: Stream, number: int, record: StoredCall) -> None:
+        """Run a call when its inputs are done."""
+        future = ServedFuture(self._core, lambda state: self._tell(stream, number, state))
+        stream.futures[number] = future
+        stream.numbers.add(number)
+        stream.is_closed |= not stream.grows
+        inputs: list[Any] = [
+            self._input(*reference) if part is None else part
+            for part, reference in zip(record.parts, record.inputs, strict=True)
+        ]
+        future._when_done(lambda: self._over(stream, number, future))
+        open_inputs = [one for one in inputs if isinstance(one, Future)]
+
+        def submit() -> None:
+            parts = [one._packed() if isinstance(one, Future) else one for one in inputs]
+            with self._core.lock:
+                self._calls(stream).add(future, tuple(parts))
+
+        if not open_inputs:
+            submit()
+            return
+
+        def over() -> None:
+            stream.waiting -= 1
+            self._end_calls(stream)
+
+        stream.waiting += 1
+        submit_after(self._core, future, open_inputs, submit, over)
+
+    def _end_calls(self, stream: Stream) -> None:
+        """Let the job of the session accept no more calls, unless calls wait for others."""
+        with self._core.lock:
+            if stream.is_closed and not stream.waiting and stream.calls is not None:
+                stream.calls.end()
+
+    def _calls(self, stream: Stream) -> OpenCalls:
+        """The job of the session; the caller holds its lock."""
+        if stream.calls is None:
+            self._core.check_job(stream.job)
+            stream.calls = OpenCalls(self._core, stream.job)
+            if not stream.record.restart:
+                job = stream.record.id
+                note_before(stream.calls, lambda: self._store.begin(job, time.time()))
+        return stream.calls
+
+    def _input(self, key: str, number: int) -> Future[Any]:
+        """The future of a call, which may be over."""
+        stream = self._by_key.get(key)
+        if stream is not None and (open_one := stream.futures.get(number)):
+            return open_one
+        done: Future[Any] = Future(self._core)
+        found = None
+        record = self._store.stream(key) if stream is None else stream.record
+        if record is not None:
+            found = self._store.result(record.id, number)
+        if found is None:
+            done.cancel()
+        else:
+            done._settle(CallResult(*found))
+        return done
+
+    def close(self, stream: Stream) -> None:
+        """Accept no more calls."""
+        stream.is_closed = True
+        self._end_calls(stream)
+        if stream.is_over:
+            self._finish(stream)
+
+    def cancel(self, stream: Stream, numbers: Sequence[int] | None = None) -> None:
+        """Cancel calls; by default all, and the job accepts no more."""
+        if numbers is None:
+            stream.is_closed = True
+        wanted = list(stream.futures) if numbers is None else numbers
+        for number in reversed(wanted):  # So that none of them starts meanwhile.
+            if future := stream.futures.get(number):
+                future.cancel()
+        if numbers is None:
+            self.close(stream)
+
+    def _over(self, stream: Stream, number: int, future: ServedFuture) -> None:
+        """Store the end of a call, then tell its client."""
+        if self.is_leaving:
+            return
+        state, packed, reason = _ending(future)
+        stream.done += state != "cancelled"
+        stream.raised += state in ("raised", "failed")
+        stream.cancelled += state == "cancelled"
+        has_result = state in ("value", "raised")
+        end = partial(
+            self._store.end_call,
+            stream.record.id,
+            number,
+            state == "value" if has_result else None,
+            packed,
+            "",
+            time.time(),
+            state="done" if has_result else state,
+            reason=reason,
+        )
+        news = {"stream": stream.key, "number": number, "state": state, "reason": reason}
+        message = frame(news, () if packed is None else (packed,))
+
+        def tell() -> None:
+            self._hub.publish(of_client(stream.client), message)
+            stream.futures.pop(number, None)  # Only now: its result can be read.
+            if stream.is_over:
+                self._finish(stream)
+
+        insist(end, tell)
+
+    def _finish(self, stream: Stream) -> None:
+        if self._by_key.pop(stream.key, None) is not None:
+            self._by_job.pop(stream.record.id, None)
+            self._ended(stream)
+
+    def _tell(self, stream: Stream, number: int, state: str) -> None:
+        news = {"stream": stream.key, "number": number, "state": state}
+        self._hub.publish(of_client(stream.client), frame(news))
+
+
+def _ending(future: Future[Any]) -> tuple[str, bytes | None, str]:
+    """The state of a call that is over, the pickle of its value or error, and the reason."""
+    if future.cancelled():
+        return "cancelled", None, ""
+    error = future._raised()
+    if error is None:
+        return "value", _bytes(future._packed()), ""
+    if isinstance(error, PackedError):
+        return "raised", _bytes(error._result.packed), ""
+    return "failed", None, str(error)
+
+
+def _bytes(packed: object) -> bytes:
+    assert isinstance(packed, bytes)  # The server has no files for large results.
+    return packed
+
+
+def binding_of(stated: Mapping[str, Any]) -> Binding:
+    """The binding that a client has sent. InputError for what no job can have."""
+    known = {name: stated[name] for name in Binding.__dataclass_fields__ if name in stated}
+    return Binding(**known)
+
+
+def note_before(execution: Execution, note: Callable[[], Waiting[Any]]) -> None:
+    """Let the first attempt of a job begin only when it is stored that it has begun.
+
+    Otherwise a job that must not run again could, if the server is killed in between.
+    """
+    begins, is_noted = execution.begins_at, False
+
+    def begins_at(phase: str, task: int, attempt: int, address: str) -> bool:
+        nonlocal is_noted
+        if not is_noted:
+            note().result()
+            is_noted = True
+        return begins(phase, task, attempt, address)
+
+    execution.begins_at = begins_at  # type: ignore[method-assign]

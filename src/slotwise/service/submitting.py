@@ -1,0 +1,207 @@
+"""Submissions of jobs: what a client has sent is checked, stored, and given to the session."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future as Waiting
+from dataclasses import dataclass, replace
+from typing import Any
+
+from slotwise.core.dependencies import check_dependencies, in_order, predecessor_failed
+from slotwise.core.errors import InputError, check_name
+from slotwise.core.job import Job
+from slotwise.core.resources import NOTHING
+from slotwise.jobs.execution import Execution
+from slotwise.service.engine import Engine
+from slotwise.service.planning import Spec, Submitted
+from slotwise.service.records import OPEN, StoredJob
+from slotwise.service.settings import HELD
+
+JOBS_MAX = 10_000
+"""The most jobs of one submission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a client has sent to `POST /v1/jobs`.
+
+    folder   where relative paths begin
+    environ  the environment of the client
+    key      sent again, it gives the jobs of the first time
+    client   the client that wants to know the ends of the jobs
+    pickle   the only job, if it is pickled
+    hold     no task begins before the jobs are released
+    """
+
+    jobs: Sequence[Mapping[str, Any]]
+    folder: str
+    environ: Mapping[str, str]
+    key: str | None = None
+    user: str | None = None
+    client: str | None = None
+    pickle: bytes = b""
+    hold: bool = False
+
+
+class Submitter:
+    """Accepts submissions, from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._keys: dict[str, Waiting[list[StoredJob]]] = {}
+        self._lock = threading.Lock()
+
+    def submit(self, given: Submission) -> list[StoredJob]:
+        """Accept jobs: they are durable on return. All or none are accepted.
+
+        InputError for a job that cannot be run; StoreError if it cannot be stored.
+        """
+        if not given.key:
+            return _Batch(self._engine, given).accept()
+        with self._lock:
+            under_way = self._keys.get(given.key)
+            if under_way is None:
+                self._keys[given.key] = mine = Waiting[list[StoredJob]]()
+        if under_way is not None:
+            return under_way.result()
+        try:
+            store = self._engine.store
+            ids = store.ids_of(given.key)
+            if ids is None:
+                mine.set_result(_Batch(self._engine, given).accept())
+            else:
+                mine.set_result(store.jobs(ids=ids))
+        except BaseException as error:
+            mine.set_exception(error)
+        finally:
+            with self._lock:
+                del self._keys[given.key]
+        return mine.result()
+
+
+class _Batch:
+    """The jobs of one submission."""
+
+    def __init__(self, engine: Engine, given: Submission) -> None:
+        self._engine, self._given, self._now = engine, given, time.time()
+        self._found: list[tuple[StoredJob, Execution | None]] = []
+        self._names: dict[str, str] = {}
+
+    def accept(self) -> list[StoredJob]:
+        given, engine = self._given, self._engine
+        if not 0 < len(given.jobs) <= JOBS_MAX:
+            raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
+        entries = [Submitted.of(stated, self._now) for stated in given.jobs]
+        numbered = [engine.store.new_id(_stated_id(one.entry)) for one in entries]
+        for (_, id), one in zip(numbered, entries, strict=True):
+            self._names.setdefault(str(one.entry.get("id", id)), id)
+        try:
+            for (number, id), one in zip(numbered, entries, strict=True):
+                self._found.append(self._planned(one, number, id))
+            ordered = self._checked()
+            records = [record for record, _ in self._found]
+            engine.store.add(records, given.key, given.environ).result()
+        except BaseException:
+            for _, execution in self._found:
+                if execution is not None:
+                    execution.close(succeeded=False)
+            raise
+        for record, execution in self._found:
+            if execution is None:
+                engine.tell(record)
+        by_id = {record.id: record for record in records}
+        for execution in ordered:
+            engine.enter(by_id[execution.job.id], execution)
+        return records
+
+    def _planned(
+        self, one: Submitted, number: int, id: str
+    ) -> tuple[StoredJob, Execution | None]:
+        """The record of a job, and its execution; None if a job before it has failed."""
+        given = self._given
+        before, failed = self._predecessors(one, id)
+        spec = Spec(one, before, given.pickle)
+        record = StoredJob(
+            number=number,
+            id=id,
+            kind=one.kind,
+            name=one.name,
+            spec=spec.packed(),
+            folder=given.folder,
+            deadline=one.deadline,
+            after=tuple(before.values()),
+            submitted=self._now,
+            restart=one.restart,
+            client=given.client,
+            user=given.user,
+        )
+        if failed:
+            reason = predecessor_failed(failed)
+            return replace(record, state="cancelled", reason=reason, ended=self._now), None
+        planned = {made.job.id: made.outputs for _, made in self._found if made is not None}
+        outputs = {**self._engine.outputs(), **planned}
+        pool = one.entry.get("pool", "default")
+        if given.hold:
+            check_name(f"job {id!r}: pool", pool)
+            self._engine.check_pool(pool)
+        changed = {"pool": HELD} if given.hold else NOTHING
+        execution = self._engine.planner.execution(
+            id, spec, given.folder, given.environ, outputs=outputs, changed=changed
+        )
+        job = execution.job
+        tasks = sum(phase.tasks.count for phase in job.phases)
+        return (
+            replace(
+                record,
+                pool=pool if given.hold else job.pool,
+                held=given.hold,
+                priority=job.priority,
+                weight=job.weight,
+                tasks=tasks,
+                user=job.user or given.user,
+            ),
+            execution,
+        )
+
+    def _predecessors(self, one: Submitted, id: str) -> tuple[dict[str, str], str]:
+        """The jobs that it must wait for, by the names it states, and one that has failed."""
+        wanted = list(dict.fromkeys([*one.after, *one.words.values()]))
+        found: dict[str, str] = {}
+        for name in wanted:
+            job = self._names.get(name)
+            if job is not None and job != id:
+                found[name] = job
+                continue
+            record = self._engine.store.job(name)
+            if record is None:
+                raise InputError(f"job {id!r}: after names {name!r}, which is not a job")
+            if record.state == OPEN:
+                found[name] = name
+            elif record.state != "done" and one.entry.get("after_failed") != "run":
+                return found, name
+        return found, ""
+
+    def _checked(self) -> list[Execution]:
+        """The jobs, open, each after those that it waits for. InputError."""
+        engine = self._engine
+        by_id = {made.job.id: made for _, made in self._found if made is not None}
+        jobs: list[Job] = [made.job for made in by_id.values()]
+        if any(job.predecessors for job in jobs):
+            names = {name for job in jobs for name in job.predecessors}
+            check_dependencies(jobs, filter(engine.is_open, names))
+        also = {job.id: job for job in jobs}
+        for job in jobs:
+            engine.check_pool(job.pool)
+            engine.core.check_job(job, also)
+        for made in by_id.values():
+            made.open()
+        return [by_id[job.id] for job in in_order(jobs)]
+
+
+def _stated_id(entry: Mapping[str, Any]) -> str | None:
+    stated = entry.get("id")
+    if stated is not None and not isinstance(stated, str):
+        raise InputError(f"id is {stated!r}; give a text")
+    return stated or None

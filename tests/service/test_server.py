@@ -1,0 +1,298 @@
+"""The server by its HTTP interface: submissions, changes of jobs, and the end of the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.conftest import RunningServer
+from slotwise.core.errors import InputError
+from slotwise.service.transport import MissingJobError, RefusedError, ServerClosedError
+from waiting import until
+
+
+def test_a_command_runs_and_its_output_is_kept(server: RunningServer) -> None:
+    """Its times are in order, too."""
+    (job,) = server.submit({"command": ["sh", "-c", "echo out; echo err >&2"]})
+    ended = server.wait(job)
+    assert (job, ended["state"], ended["tasks_done"]) == ("1", "done", 1)
+    assert ended["submitted"] <= ended["begun"] <= ended["ended"] <= time.time()
+    assert sorted(server.printed(job).split()) == ["err", "out"]
+
+
+def test_a_command_has_the_environment_and_the_folder_of_its_client(
+    server: RunningServer,
+) -> None:
+    """Those of the server do not matter."""
+    jobs = [
+        {"command": "echo $COLOUR; pwd", "env": {"COLOUR": "red"}},
+        {"command": "echo $HUE"},
+    ]
+    environ = {**os.environ, "HUE": "blue"}
+    first, second = server.submit(*jobs, environ=environ, folder="/usr")
+    server.wait(first), server.wait(second)
+    assert server.printed(first).split() == ["red", "/usr"]
+    assert server.printed(second).split() == ["blue"]
+
+
+def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) -> None:
+    """Also not after a restart."""
+    command = {"command": ["true"]}
+    assert server.submit({**command, "id": "a"}, command, {**command, "id": "a"}) == [
+        "a",
+        "2",
+        "a-2",
+    ]
+    for job in ("a", "2", "a-2"):
+        server.wait(job)
+    server.restart()
+    assert server.submit({**command, "id": "a"}, command) == ["a-3", "5"]
+
+
+def test_the_same_key_gives_the_same_jobs(server: RunningServer) -> None:
+    """A client that does not know whether it was heard asks again."""
+    command = {"command": ["true"]}
+    first = server.submit(command, command, key="k")
+    assert server.submit(command, command, key="k") == first
+    server.restart()
+    assert server.submit(command, command, key="k") == first
+    assert server.submit(command, key="other") != first[:1]
+
+
+def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) -> None:
+    """Each message names what is wrong."""
+    wrong = [
+        ({"command": ["no-such-program"]}, "no-such-program"),
+        ({"command": ["true"], "after": ["nobody"]}, "nobody"),
+        ({"command": ["true"], "slots_max": -1}, "slots_max"),
+        ({"command": ["true"], "resources": {"memory": "900 TiB"}}, "memory"),
+        ({"command": ["true"], "restart": "no"}, "restart"),
+        ({"command": ["true"], "colour": 1}, "colour"),
+        ({}, "job"),
+    ]
+    for job, text in wrong:
+        with pytest.raises(InputError, match=text):
+            server.submit({"command": ["true"]}, job), text
+    assert server.get("/v1/jobs")["jobs"] == []
+
+
+def test_jobs_wait_for_others_also_for_earlier_ones(server: RunningServer) -> None:
+    """A job whose predecessor has failed is cancelled, unless it runs all the same."""
+    gate = server.folder / "gate"
+    wait = f"while [ ! -e {gate} ]; do sleep 0.02; done"
+    (first,) = server.submit({"id": "first", "command": wait})
+    second, third = server.submit(
+        {"id": "third", "command": "echo 3", "after": ["second"]},
+        {"id": "second", "command": "echo 2", "after": ["first"]},
+    )
+    (failed,) = server.submit({"id": "bad", "command": "exit 3", "after": "first"})
+    after, anyway = server.submit(
+        {"id": "after", "command": "true", "after": ["bad"]},
+        {"id": "anyway", "command": "true", "after": ["bad"], "after_failed": "run"},
+    )
+    assert server.job("second")["state"] == "waiting"
+    with pytest.raises(InputError, match="circle"):
+        server.submit(
+            {"id": "x", "command": "true", "after": ["y"]},
+            {"id": "y", "command": "true", "after": ["x"]},
+        )
+    gate.touch()
+    ends = {job: server.wait(job) for job in (first, second, third, failed, after, anyway)}
+    states = {job: one["state"] for job, one in ends.items()}
+    assert states == {
+        **dict.fromkeys(("first", "second", "third", "anyway"), "done"),
+        "bad": "failed",
+        "after": "cancelled",
+    }
+    assert ends["second"]["ended"] <= ends["third"]["begun"]
+    assert "bad" in ends["after"]["reason"]
+    (late,) = server.submit({"command": "true", "after": ["bad"]})
+    assert server.job(late)["state"] == "cancelled"
+    (fine,) = server.submit({"command": "true", "after": ["second"]})
+    assert server.wait(fine)["state"] == "done"
+
+
+def test_a_job_is_held_released_moved_and_cancelled(server: RunningServer) -> None:
+    """A change is kept over a restart."""
+    blocks = server.submit(*[{"command": ["sleep", "60"]}] * 2)
+    (job,) = server.submit({"id": "job", "command": "true"})
+    assert server.post("/v1/jobs/job/hold")["state"] == "held"
+    changed = {"priority": "high", "weight": 3, "pool": "team", "deadline": "1h"}
+    found = server.post("/v1/jobs/job/change", changed)
+    assert (found["priority"], found["weight"], found["pool"]) == ("high", 3, "team")
+    assert found["deadline"] == pytest.approx(time.time() + 3600, abs=60)
+    for block in blocks:
+        server.post(f"/v1/jobs/{block}/cancel")
+        assert server.wait(block)["state"] == "cancelled"
+    server.restart()
+    found = server.job(job)
+    assert (found["state"], found["pool"], found["priority"]) == ("held", "team", "high")
+    server.post("/v1/jobs/job/release")
+    assert server.wait(job)["state"] == "done"
+    with pytest.raises(RefusedError, match="is over"):
+        server.post("/v1/jobs/job/change", {"weight": 2})
+    with pytest.raises(MissingJobError, match="nobody"):
+        server.post("/v1/jobs/nobody/cancel")
+    with pytest.raises(InputError, match="priority"):
+        server.submit({"command": "true", "priority": "urgent"})
+
+
+def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
+    """The numbers of pools, workers and status agree."""
+    server.submit(*[{"command": ["sleep", "60"]}] * 2)
+    (job,) = server.submit({"command": "true"})
+    until(lambda: server.job(job)["reason"])
+    assert "slot" in server.get(f"/v1/jobs/{job}/explain")["text"]
+    (pool,) = (one for one in server.get("/v1/pools")["pools"] if one["name"] == "default")
+    assert (pool["held"], pool["running"], pool["queued"]) == (2, 2, 1)
+    (worker,) = server.get("/v1/workers")["workers"]
+    assert (worker["slots"], worker["busy"]) == (2, 2)
+    status = server.get("/v1")
+    assert (status["busy"], status["jobs"]["running"], status["jobs"]["queued"]) == (2, 2, 1)
+
+
+def test_old_jobs_are_listed_in_pages_and_forgotten(server: RunningServer) -> None:
+    """The newest are at the end."""
+    jobs = server.submit(*[{"command": "true"}] * 7)
+    for job in jobs:
+        server.wait(job)
+    page = server.get("/v1/jobs", limit=3)
+    assert [one["id"] for one in page["jobs"]] == jobs[-3:]
+    assert page["more"]
+    before = page["jobs"][0]["number"]
+    assert [
+        one["id"] for one in server.get("/v1/jobs", limit=9, before=before)["jobs"]
+    ] == jobs[:4]
+    server.post(f"/v1/jobs/{jobs[0]}/forget")
+    with pytest.raises(MissingJobError):
+        server.job(jobs[0])
+
+
+def test_commands_survive_the_server(server: RunningServer) -> None:
+    """They run once although it is killed twice; tasks that are done do not run again."""
+    gate = server.folder / "gate"
+    script = (
+        f"echo $SLOTWISE_TASK >> {server.folder}/ran;"
+        f" [ $SLOTWISE_TASK -lt 3 ] || while [ ! -e {gate} ]; do sleep 0.02; done;"
+        " echo $SLOTWISE_TASK; exit $(($SLOTWISE_TASK / 5 * 7))"
+    )
+    (job,) = server.submit({"command": script, "tasks": 6, "attempts": 1})
+    ran = server.folder / "ran"
+    until(lambda: ran.exists() and len(ran.read_text().split()) == 5)
+    until(lambda: server.job(job)["tasks_done"] == 3)
+    server.restart()
+    until(lambda: server.job(job)["tasks_running"] == 2)
+    server.restart(signal.SIGTERM)
+    assert server.job(job)["restarts"] == 0
+    gate.touch()
+    ended = server.wait(job)
+    assert (ended["state"], ended["code"]) == ("failed", 7)
+    assert sorted(ran.read_text().split()) == list("012345")
+    assert sorted(server.printed(job).split()) == list("012345")
+
+
+def test_a_command_that_ended_without_a_server_is_done(server: RunningServer) -> None:
+    """Its output folder is written by the next server."""
+    gate, out = server.folder / "gate", server.folder / "out"
+    begun, ended_by = server.folder / "begun", server.folder / "ended"
+    wait = (
+        f"touch {begun}; until [ -e {gate} ]; do sleep 0.02; done; echo done; touch {ended_by}"
+    )
+    (job,) = server.submit({"command": wait, "output": str(out)})
+    until(begun.exists)
+    server.end(signal.SIGKILL)
+    gate.touch()
+    until(ended_by.exists)
+    server.start()
+    ended = server.wait(job)
+    assert (ended["state"], ended["code"], ended["restarts"]) == ("done", 0, 0)
+    assert (out / "task-00000.out").read_text() == "done\n"
+    assert ended["output"] == str(out)
+
+
+def test_a_job_that_must_not_run_again_is_lost(server: RunningServer) -> None:
+    """Another one of the same kind runs again."""
+    sleeps = {"phases": [{"name": "p", "work": 600, "tasks": 1}]}
+    kept, lost = server.submit(sleeps, {**sleeps, "restart": False})
+    until(lambda: server.job(kept)["begun"] and server.job(lost)["begun"])
+    server.restart()
+    until(lambda: server.job(lost)["state"] == "lost")
+    assert "restart" in server.job(lost)["reason"]
+    assert server.job(kept)["restarts"] == 1
+    server.post(f"/v1/jobs/{kept}/cancel")
+
+
+def test_a_stop_in_order_keeps_the_queue(server: RunningServer) -> None:
+    """The next server runs it."""
+    jobs = server.submit(*[{"command": ["sleep", "0.4"]}] * 4)
+    assert server.end() == 0
+    assert not (server.folder / "service" / "socket").exists()
+    server.start()
+    assert [server.wait(job)["state"] for job in jobs] == ["done"] * 4
+
+
+def test_the_socket_is_private_and_the_folder_has_one_server(server: RunningServer) -> None:
+    """A second server is refused, and harms nothing."""
+    assert os.stat(server.folder / "service" / "socket").st_mode & 0o777 == 0o600
+    assert os.stat(server.folder / "service").st_mode & 0o777 == 0o700
+    assert server.process is not None
+    other = subprocess.run(
+        [sys.executable, "-m", "slotwise", "serve", "--folder", server.folder / "service"],
+        env=server.environ,
+        capture_output=True,
+        text=True,
+    )
+    assert other.returncode == 2
+    assert f"process {server.process.pid}" in other.stderr
+    assert server.get("/v1")["state"] == "running"
+
+
+def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]) -> None:
+    """A wrong one changes nothing; no task is lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "team.toml")
+        config.write_text('scheduler = "fair"\n[[pools]]\nname = "a"\nweight = 2\n')
+        server = make_server("--config", str(config))
+        (job,) = server.submit({"command": ["sleep", "60"], "pool": "a"})
+        with pytest.raises(InputError, match="pool 'b'"):
+            server.submit({"command": "true", "pool": "b"})
+        config.write_text(
+            'scheduler = "fifo"\nobjective = "stretch"\n'
+            '[[pools]]\nname = "a"\nweight = 3\n[[pools]]\nname = "b"\n'
+        )
+        texts = server.post("/v1/reload")["changes"]
+        assert len(texts) == 4, texts
+        assert server.post("/v1/reload")["changes"] == []
+        status = server.get("/v1")
+        assert (status["scheduler"], status["objective"]) == ("fifo", "stretch")
+        (after,) = server.submit({"command": "true", "pool": "b"})
+        assert server.wait(after)["state"] == "done"
+        assert server.job(job)["state"] == "running"
+        config.write_text('scheduler = "nobody"\n')
+        with pytest.raises(InputError, match="nobody"):
+            server.post("/v1/reload")
+        assert server.job(job)["state"] == "running"
+        server.post(f"/v1/jobs/{job}/cancel")
+
+
+def test_a_server_that_stops_accepts_nothing(server: RunningServer) -> None:
+    """Requests are told that it stops."""
+    server.submit({"phases": [{"name": "p", "work": 600, "tasks": 1}]})
+    assert server.process is not None
+    os.kill(server.process.pid, signal.SIGTERM)
+
+    def submit_until_closed() -> None:
+        for _ in range(1000):
+            server.submit({"command": "true"})
+
+    with pytest.raises(ServerClosedError):
+        submit_until_closed()
+    assert server.process.wait(60) == 0
