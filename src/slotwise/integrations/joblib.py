@@ -49,8 +49,9 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     slot, so that the slots are never oversubscribed and no call waits for a slot while it holds
     one.
 
-    session  the session, or the client of a server, for the loops; by default a session of all processors, which is opened
-             at the first loop, serves the whole program, and ends with it
+    session  the session, or the client of a server, for the loops; by default a session of all
+             processors, which is opened at the first loop, serves the whole program, and ends
+             with it
     options  those of `Session.executor`: name, pool, weight, deadline, priority, resources
     """
 
