@@ -329,8 +329,9 @@ class Store:
         limit: int = 100,
         before: int | None = None,
         ids: Sequence[str] | None = None,
+        oldest: bool = False,
     ) -> list[StoredJob]:
-        """The last jobs, up to `limit`, by number. Large specs and results are left out."""
+        """The last or first jobs, up to `limit`, by number, without large specs and results."""
         stated = {
             "state IN (SELECT value FROM json_each(?))": states
             if states is None
@@ -342,11 +343,13 @@ class Store:
         }
         given = {name: value for name, value in stated.items() if value is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""
+        order = "" if oldest else "DESC"
         rows = self._rows(
-            f"SELECT {columns_of(StoredJob)} FROM jobs {where} ORDER BY number DESC LIMIT ?",
+            f"SELECT {columns_of(StoredJob)} FROM jobs {where} ORDER BY number {order} LIMIT ?",
             *(*given.values(), limit),
         )
-        return [record_of(StoredJob, row, _small) for row in reversed(rows)]
+        found = [record_of(StoredJob, row, _small) for row in rows]
+        return found if oldest else found[::-1]
 
     def counts(self) -> dict[str, int]:
         """The number of jobs in each state."""

@@ -349,17 +349,17 @@ class SessionCore:
         self.views.on_turn(now, events, decisions)
         for future, result in settled:
             future._settle(result)
+        for launch in launches(events, decisions):
+            if launch.phase.job in self.jobs:
+                self.jobs[launch.phase.job][0]._start()
+        for decision in decisions:
+            if isinstance(decision, GiveUp):  # Another task of it may have ended in this turn.
+                self._fail(decision.job, decision.reason)
         for event in events:
             if isinstance(event, TaskFinished | PhaseClosed):
                 job = event.phase.job
                 if job in self.jobs or job in self._calls:
                     self._end_if_over(job)
-        for launch in launches(events, decisions):
-            if launch.phase.job in self.jobs:
-                self.jobs[launch.phase.job][0]._start()
-        for decision in decisions:
-            if isinstance(decision, GiveUp):
-                self._fail(decision.job, decision.reason)
 
     def _end_if_over(self, job: str) -> None:
         if self.state.phases_of(job):
