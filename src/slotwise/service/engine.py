@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -127,6 +128,10 @@ class Engine:
                     self._begun.add(job)
                     self.store.begin(job, at)
                     self.hub.publish(of_job(job), "begun")
+                    live = self._live.get(job)
+                    if live is not None and live[0].client:
+                        begun = frame({"job": job, "state": "running"})
+                        self.hub.publish(of_client(live[0].client), begun)
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
