@@ -62,14 +62,21 @@ async def followed(
     follows       whether to continue until the job is over
     tail          only the last bytes of each file; 0: all
     """
-    known: dict[Path, Followed] = {}
+    known: dict[tuple[int, int], Followed] = {}
 
     def read() -> list[bytes]:
         for run, file in _files(engine.folder, job):
             is_wanted = task in (None, file.task) and stream in (None, file.stream)
-            if is_wanted and file.path not in known:
-                size = file.path.stat().st_size
-                known[file.path] = Followed(file, run, max(0, size - tail) if tail else 0)
+            if not is_wanted:
+                continue
+            try:
+                status = file.path.stat()
+            except FileNotFoundError:
+                continue
+            # A command that outlived a server writes to one file, with a name in each run.
+            place = status.st_dev, status.st_ino
+            if place not in known:
+                known[place] = Followed(file, run, max(0, status.st_size - tail) if tail else 0)
         return [piece for one in known.values() for piece in one.frames()]
 
     with Listener(engine.hub, [of_job(job)]) as listener:
