@@ -53,7 +53,7 @@ class Jobs:
         self.phases: dict[PhaseId, PhaseState] = {}
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
-        self._wide_ready = 0
+        self._wide_ready, self.has_wide = 0, False
         self.by_needs: dict[str, PhasesByNeeds] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
@@ -77,11 +77,6 @@ class Jobs:
 
     def __contains__(self, name: str) -> bool:
         return name in self._phases_of
-
-    @property
-    def has_wide(self) -> bool:
-        """Whether some ready phase is wide."""
-        return self._wide_ready > 0
 
     def begin_wait(self, phase: PhaseState) -> None:
         """A ready phase waits from now on for resources that it was not offered."""
@@ -349,10 +344,12 @@ class Jobs:
     def _add_needs(self, phase: PhaseState) -> None:
         """Count a ready phase by what its tasks need."""
         self._wide_ready += phase.is_wide
+        self.has_wide = self._wide_ready > 0
         self.by_needs.setdefault(phase.slot_kind, PhasesByNeeds()).add(phase)
 
     def _remove_needs(self, phase: PhaseState) -> None:
         self._wide_ready -= phase.is_wide
+        self.has_wide = self._wide_ready > 0
         self.by_needs[phase.slot_kind].remove(phase)
 
     def check(self, slot_kind: str, pools: PoolTree) -> None:

@@ -116,6 +116,8 @@ class Shares:
 
         With the slots that these jobs lack, without those that are being taken for the pool.
         """
+        if not self.short:
+            return {}
         lacks: dict[PoolState, int] = {}
         for (pool, _), (due, job) in self.short.items():
             if due <= self.now:
