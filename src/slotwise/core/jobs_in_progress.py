@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from math import inf
-from operator import attrgetter
 from typing import NamedTuple
 
 from slotwise.core.decisions import Launch
@@ -17,6 +16,7 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import PoolTree
+from slotwise.core.ready_phases import ReadyPhases
 from slotwise.core.resources import MEMORY
 from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
@@ -24,8 +24,6 @@ from slotwise.core.tolerances import SLOTS
 MAX_PHASES = 1_000_000
 """More than the phases of any job: phases are numbered by arrival, then by index in the job."""
 
-
-_ORDER = attrgetter("order")
 
 
 class Jobs:
@@ -64,13 +62,13 @@ class Jobs:
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
         self._given_up: set[str] = set()  # They are not over while they hold slots.
-        self._in_order: dict[str, list[PhaseState]] = {kind: [] for kind in self.ready}
+        self._in_order = {kind: ReadyPhases() for kind in self.ready}
 
     def add_kind(self, kind: str) -> None:
         """Add a kind of slot, if it is new."""
         self.ready.setdefault(kind, {})
         self.wide.setdefault(kind, {})
-        self._in_order.setdefault(kind, [])
+        self._in_order.setdefault(kind, ReadyPhases())
 
     def __len__(self) -> int:
         return len(self._phases_of)
@@ -213,7 +211,17 @@ class Jobs:
 
     def in_order(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
+        return self._in_order[slot_kind].phases
+
+    def ready_phases(self, slot_kind: str) -> ReadyPhases:
+        """The same, as columns."""
         return self._in_order[slot_kind]
+
+    def refresh(self, phases: Iterable[PhaseState]) -> None:
+        """Jobs or pools of these phases were replaced."""
+        for phase in phases:
+            if phase.id in self.ready[phase.slot_kind]:
+                self._in_order[phase.slot_kind].refresh(phase)
 
     def arrive(
         self, job: Job, pools: PoolTree, state_of: Callable[[Job, Phase, int], PhaseState]
@@ -256,6 +264,7 @@ class Jobs:
         """Replace a job by one with other properties or more tasks."""
         for state in self._phases_of[job.id].values():
             state.job, state.phase = job, job.by_name[state.phase.name]
+        self.refresh(self._phases_of[job.id].values())
 
     def give_up(self, name: str, reason: str, pools: PoolTree) -> Iterator[Job]:
         """Mark a job as failed. The jobs that are admitted now."""
@@ -322,7 +331,7 @@ class Jobs:
         """Add a phase to the ready ones."""
         if phase.id not in self.ready[phase.slot_kind]:
             self.ready[phase.slot_kind][phase.id] = phase
-            insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
+            self._in_order[phase.slot_kind].add(phase)
             self._add_needs(phase)
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
@@ -333,8 +342,7 @@ class Jobs:
     def make_unready(self, phase: PhaseState) -> None:
         """Remove a phase from the ready ones."""
         if self.ready[phase.slot_kind].pop(phase.id, None):
-            in_order = self._in_order[phase.slot_kind]
-            del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
+            self._in_order[phase.slot_kind].remove(phase)
             self._remove_needs(phase)
         self.wide[phase.slot_kind].pop(phase.id, None)
         if phase.job_share is not None and phase.is_ready:
@@ -360,10 +368,10 @@ class Jobs:
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
         assert self._given_up <= self._phases_of.keys() == self._undone.keys()
-        in_order = sorted(self.ready[slot_kind].values(), key=_ORDER)
-        assert self._in_order[slot_kind] == in_order
+        in_order = self._in_order[slot_kind]
+        in_order.check([*self.ready[slot_kind].values()])
         if slot_kind in self.by_needs:
-            self.by_needs[slot_kind].check(in_order)
+            self.by_needs[slot_kind].check(in_order.phases)
         assert len(self.phases) == sum(map(len, self._phases_of.values())), "others have left"
         self._admission.check(pools)
         for name in self.awaiting_jobs:

@@ -222,6 +222,7 @@ class Fifo:
 def in_turn(claims: Claims) -> list[int]:
     """The claims by priority, the highest first, then by arrival, then by place. O(J log J)."""
     arrival, priority = claims.arrival, claims.priority
+    order = sorted(range(len(claims)), key=arrival.__getitem__)
     if len(priority):
-        return sorted(range(len(claims)), key=lambda j: (-priority[j], arrival[j]))
-    return sorted(range(len(claims)), key=arrival.__getitem__)
+        order.sort(key=priority.__getitem__, reverse=True)  # Stable.
+    return order

@@ -1,0 +1,118 @@
+"""The ready phases of one kind of slot as columns, kept from one decision to the next.
+
+Where thousands of phases wait, an allocation reads the same properties of nearly all of them
+again. Columns hold what does not change while a phase is ready and its job stays the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from operator import attrgetter
+from typing import NamedTuple
+
+from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pool_state import PoolState
+from slotwise.core.pools import ShareKey
+
+_ORDER = attrgetter("order")
+
+
+class ReadyColumns(NamedTuple):
+    """Properties of ready phases in order of arrival; nobody may change these lists.
+
+    weight     the share weight of its job
+    arrival    of its job, seconds
+    priority   of its job, as a number
+    slots_min  its stated min share
+    pool       the share of its pool that it counts against
+    path       the names of that share and of those that contain it, from the top down
+    """
+
+    phase: list[PhaseState]
+    id: list[PhaseId]
+    owner: list[tuple[Job, Phase]]
+    weight: list[float]
+    arrival: list[float]
+    place: list[int]
+    priority: list[float]
+    slots_min: list[int]
+    pool: list[PoolState]
+    path: list[tuple[ShareKey, ...]]
+
+    @classmethod
+    def empty(cls) -> ReadyColumns:
+        """Columns without phases."""
+        return cls(*([] for _ in cls._fields))
+
+
+def _row(phase: PhaseState) -> tuple[object, ...]:
+    job = phase.job
+    return (
+        *(phase, phase.id, (job, phase.phase), job.share_weight, job.arrival, phase.order),
+        *(PRIORITIES[job.priority], phase.phase.slots_min, phase.pool, phase.shares),
+    )
+
+
+class ReadyPhases:
+    """The ready phases that use one kind of slot, in order of arrival.
+
+    pinned  how many of them have tasks that must run where those that they continue did
+
+    A change of one phase costs a search, and moves references in each column. Columns that were
+    read are copied before they change, so that a reader keeps those that it has read.
+    """
+
+    def __init__(self) -> None:
+        self.pinned = 0
+        self._columns = ReadyColumns.empty()
+        self._is_read = False
+
+    @property
+    def phases(self) -> list[PhaseState]:
+        """The phases; for reading at once only."""
+        return self._columns.phase
+
+    def columns(self) -> ReadyColumns:
+        """The columns as they are now."""
+        self._is_read = True
+        return self._columns
+
+    def add(self, phase: PhaseState) -> None:
+        """A phase becomes ready."""
+        self.pinned += phase.is_pinned
+        place = self._place(phase)
+        for column, value in zip(self._own(), _row(phase), strict=True):
+            column.insert(place, value)
+
+    def remove(self, phase: PhaseState) -> None:
+        """A phase is not ready any more."""
+        self.pinned -= phase.is_pinned
+        place = self._place(phase)
+        for column in self._own():
+            del column[place]
+
+    def refresh(self, phase: PhaseState) -> None:
+        """The job, or the pool, of a ready phase was replaced."""
+        place = self._place(phase)
+        for column, value in zip(self._own(), _row(phase), strict=True):
+            column[place] = value
+
+    def check(self, phases: list[PhaseState]) -> None:
+        """Assert that the columns are those of these phases. For tests."""
+        assert self._columns.phase == sorted(phases, key=_ORDER)
+        rows = list(zip(*self._columns, strict=True))
+        assert rows == list(map(_row, self.phases)), "columns are up to date"
+        assert self.pinned == sum(phase.is_pinned for phase in phases)
+        for phase in phases:
+            assert phase.is_pinned or phase.counted == phase.demand, "its demand is counted"
+
+    def _place(self, phase: PhaseState) -> int:
+        return bisect_left(self._columns.place, phase.order)
+
+    def _own(self) -> ReadyColumns:
+        """The columns, to be changed: copies of those that were read."""
+        if self._is_read:
+            self._columns = ReadyColumns(*(column.copy() for column in self._columns))
+            self._is_read = False
+        return self._columns
