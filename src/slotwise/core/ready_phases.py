@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_work import AS_STATED, NEVER
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import ShareKey
 
@@ -57,14 +58,17 @@ def _row(phase: PhaseState) -> tuple[object, ...]:
 class ReadyPhases:
     """The ready phases that use one kind of slot, in order of arrival.
 
-    pinned  how many of them have tasks that must run where those that they continue did
+    pinned   how many of them have tasks that must run where those that they continue did
+    several  how many of them are of jobs with several phases
+    unstated how many of them state no work
 
     A change of one phase costs a search, and moves references in each column. Columns that were
     read are copied before they change, so that a reader keeps those that it has read.
     """
 
     def __init__(self) -> None:
-        self.pinned = 0
+        self.pinned = self.several = self.unstated = 0
+        self._learned_at = NEVER
         self._columns = ReadyColumns.empty()
         self._is_read = False
 
@@ -81,6 +85,8 @@ class ReadyPhases:
     def add(self, phase: PhaseState) -> None:
         """A phase becomes ready."""
         self.pinned += phase.is_pinned
+        self.several += len(phase.job.phases) > 1
+        self.unstated += phase.phase.tasks.work is None
         place = self._place(phase)
         for column, value in zip(self._own(), _row(phase), strict=True):
             column.insert(place, value)
@@ -88,6 +94,8 @@ class ReadyPhases:
     def remove(self, phase: PhaseState) -> None:
         """A phase is not ready any more."""
         self.pinned -= phase.is_pinned
+        self.several -= len(phase.job.phases) > 1
+        self.unstated -= phase.phase.tasks.work is None
         place = self._place(phase)
         for column in self._own():
             del column[place]
@@ -98,12 +106,27 @@ class ReadyPhases:
         for column, value in zip(self._own(), _row(phase), strict=True):
             column[place] = value
 
+    def estimates(self, now: float) -> list[tuple[float, float]]:
+        """What `PhaseState.estimate` returns for each; most phases wait, and keep theirs."""
+        phases = self.phases
+        if not phases:
+            return []
+        learned = phases[0].work.learned
+        is_sure = learned.is_exact and not self.unstated
+        learned_at = AS_STATED if is_sure else learned.changes
+        if learned_at != self._learned_at:
+            self._learned_at = learned_at
+            return [phase.estimate(now) for phase in phases]
+        return [phase.estimated or phase.estimate(now) for phase in phases]
+
     def check(self, phases: list[PhaseState]) -> None:
         """Assert that the columns are those of these phases. For tests."""
         assert self._columns.phase == sorted(phases, key=_ORDER)
         rows = list(zip(*self._columns, strict=True))
         assert rows == list(map(_row, self.phases)), "columns are up to date"
         assert self.pinned == sum(phase.is_pinned for phase in phases)
+        assert self.several == sum(len(phase.job.phases) > 1 for phase in phases)
+        assert self.unstated == sum(phase.phase.tasks.work is None for phase in phases)
         for phase in phases:
             assert phase.is_pinned or phase.counted == phase.demand, "its demand is counted"
 

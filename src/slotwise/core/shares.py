@@ -288,6 +288,7 @@ class Shares:
         backlog. A share without siblings keeps its place while it has a backlog, and takes no
         turns.
         """
+        phase.estimated = None
         is_backlogged, more = False, -phase.counted
         if phase.is_ready:
             is_backlogged = phase.pending > 0
@@ -418,6 +419,7 @@ class Shares:
 
     def _count(self, phase: PhaseState, lost: Collection[str]) -> None:
         """Add the demand and the slots of a phase to the shares that it counts against."""
+        phase.estimated = None
         phase.counted = phase.demand if phase.is_ready else 0
         phase.pool.demand += phase.counted
         takers = [

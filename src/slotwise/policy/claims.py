@@ -159,7 +159,7 @@ def kept_claims(
     if any(columns.slots_min):
         floors = zip(columns.slots_min, max_share, strict=True)
         min_share = [min(least, top) if least else 0.0 for least, top in floors]
-    estimates = [phase.estimate(now) for phase in phases] if with_work else []
+    estimates = ready.estimates(now) if with_work else []
     claims = Claims(
         snapshot.capacity(slot_kind),
         weight=columns.weight,
@@ -175,7 +175,7 @@ def kept_claims(
         priority=[] if columns.priority.count(1.0) == len(phases) else columns.priority,
         place=columns.place,
         unmeasured=[spread > SURE for _, spread in estimates],
-        left=_left(snapshot, phases) if with_work else {},
+        left=_left(snapshot, phases) if with_work and ready.several else {},
     )
     if snapshot.has_requests(slot_kind):
         request = [phase.request for phase in phases]

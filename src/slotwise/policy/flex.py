@@ -120,7 +120,7 @@ class Flex:
 
     def _slopes(self, claims: Claims) -> Sequence[float] | None:
         """The slopes of the costs if one penalty makes all of them lines, otherwise None."""
-        if not any(job.penalty for job, _ in claims.owner):
+        if not [True for job, _ in claims.owner if job.penalty]:
             match self.objective.penalty:
                 case "response" | "lateness":
                     return [job.weight for job, _ in claims.owner]
