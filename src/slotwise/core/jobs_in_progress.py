@@ -206,7 +206,11 @@ class Jobs:
         """The phases of each admitted job, in topological order; the jobs by arrival."""
         outside = self._outside
         for name, phases in self._phases_of.items():
-            if name not in outside and name not in self._given_up:
+            if name in outside or name in self._given_up:
+                continue
+            if len(phases) == 1:
+                yield [*phases.values()]
+            else:
                 yield [phases[phase.name] for phase in self.job(name).topological]
 
     def in_order(self, slot_kind: str) -> Sequence[PhaseState]:

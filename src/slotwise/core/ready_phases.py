@@ -23,6 +23,7 @@ class ReadyColumns(NamedTuple):
     """Properties of ready phases in order of arrival; nobody may change these lists.
 
     weight     the share weight of its job
+    job_weight its weight in the objective
     arrival    of its job, seconds
     priority   of its job, as a number
     slots_min  its stated min share
@@ -34,6 +35,7 @@ class ReadyColumns(NamedTuple):
     id: list[PhaseId]
     owner: list[tuple[Job, Phase]]
     weight: list[float]
+    job_weight: list[float]
     arrival: list[float]
     place: list[int]
     priority: list[float]
@@ -50,8 +52,9 @@ class ReadyColumns(NamedTuple):
 def _row(phase: PhaseState) -> tuple[object, ...]:
     job = phase.job
     return (
-        *(phase, phase.id, (job, phase.phase), job.share_weight, job.arrival, phase.order),
-        *(PRIORITIES[job.priority], phase.phase.slots_min, phase.pool, phase.shares),
+        *(phase, phase.id, (job, phase.phase), job.share_weight, job.weight, job.arrival),
+        *(phase.order, PRIORITIES[job.priority], phase.phase.slots_min),
+        *(phase.pool, phase.shares),
     )
 
 
@@ -61,13 +64,14 @@ class ReadyPhases:
     pinned   how many of them have tasks that must run where those that they continue did
     several  how many of them are of jobs with several phases
     unstated how many of them state no work
+    unlike   how many of them are of jobs with penalties of their own
 
     A change of one phase costs a search, and moves references in each column. Columns that were
     read are copied before they change, so that a reader keeps those that it has read.
     """
 
     def __init__(self) -> None:
-        self.pinned = self.several = self.unstated = 0
+        self.pinned = self.several = self.unstated = self.unlike = 0
         self._learned_at = NEVER
         self._columns = ReadyColumns.empty()
         self._is_read = False
@@ -84,18 +88,14 @@ class ReadyPhases:
 
     def add(self, phase: PhaseState) -> None:
         """A phase becomes ready."""
-        self.pinned += phase.is_pinned
-        self.several += len(phase.job.phases) > 1
-        self.unstated += phase.phase.tasks.work is None
+        self._count(phase, 1)
         place = self._place(phase)
         for column, value in zip(self._own(), _row(phase), strict=True):
             column.insert(place, value)
 
     def remove(self, phase: PhaseState) -> None:
         """A phase is not ready any more."""
-        self.pinned -= phase.is_pinned
-        self.several -= len(phase.job.phases) > 1
-        self.unstated -= phase.phase.tasks.work is None
+        self._count(phase, -1)
         place = self._place(phase)
         for column in self._own():
             del column[place]
@@ -124,11 +124,19 @@ class ReadyPhases:
         assert self._columns.phase == sorted(phases, key=_ORDER)
         rows = list(zip(*self._columns, strict=True))
         assert rows == list(map(_row, self.phases)), "columns are up to date"
-        assert self.pinned == sum(phase.is_pinned for phase in phases)
-        assert self.several == sum(len(phase.job.phases) > 1 for phase in phases)
-        assert self.unstated == sum(phase.phase.tasks.work is None for phase in phases)
+        counts = self.pinned, self.several, self.unstated, self.unlike
+        again = ReadyPhases()
+        for phase in phases:
+            again._count(phase, 1)
+        assert counts == (again.pinned, again.several, again.unstated, again.unlike)
         for phase in phases:
             assert phase.is_pinned or phase.counted == phase.demand, "its demand is counted"
+
+    def _count(self, phase: PhaseState, number: int) -> None:
+        self.pinned += number * phase.is_pinned
+        self.several += number * (len(phase.job.phases) > 1)
+        self.unstated += number * (phase.phase.tasks.work is None)
+        self.unlike += number * (phase.job.penalty is not None)
 
     def _place(self, phase: PhaseState) -> int:
         return bisect_left(self._columns.place, phase.order)

@@ -166,7 +166,7 @@ class Shares:
             parent, rank = whole if in_turn else job or pool, phase.rank
             # Where thousands of phases wait, most get what they had, or still nothing.
             is_same = share == phase.allocated and rank is not None and not is_new_order
-            if not is_same or phase.phase.slots_min:
+            if not is_same or (share and phase.phase.slots_min):
                 phase.allocated = share
                 min_share = 0 if in_turn else phase.phase.slots_min
                 phase.owed = min(share, min_share) if min_share else 0.0

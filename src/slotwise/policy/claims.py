@@ -46,11 +46,7 @@ def all_claims(
 
     `virtual` is for a `FinishReader`: the reference system now.
     """
-    attained: dict[str, float] = {}
-    if reads_service(allocator):
-        for phases in snapshot.jobs_left():
-            service = sum([phase.attained(snapshot.now) for phase in phases])
-            attained[phases[0].job.id] = service
+    attained = _attained(snapshot) if reads_service(allocator) else {}
     ids: dict[str, list[PhaseId]] = {}
     claims: dict[str, Claims] = {}
     for kind in snapshot.cluster.capacity:
@@ -68,6 +64,16 @@ def all_claims(
         }
         claims = {kind: replace(one, waiting=waiting) for kind, one in claims.items()}
     return ids, claims
+
+
+def _attained(snapshot: Snapshot) -> dict[str, float]:
+    """The service that each admitted job has attained, slot-seconds."""
+    now, attained = snapshot.now, {}
+    for phases in snapshot.jobs_left():
+        # Where thousands of jobs wait, most have attained none.
+        begun = [phase.attained(now) for phase in phases if phase.launches or phase.done]
+        attained[phases[0].id.job] = sum(begun, 0.0)
+    return attained
 
 
 def share_out(
@@ -176,6 +182,7 @@ def kept_claims(
         place=columns.place,
         unmeasured=[spread > SURE for _, spread in estimates],
         left=_left(snapshot, phases) if with_work and ready.several else {},
+        job_weight=() if ready.several or ready.unlike else columns.job_weight,
     )
     if snapshot.has_requests(slot_kind):
         request = [phase.request for phase in phases]

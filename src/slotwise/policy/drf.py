@@ -157,7 +157,9 @@ class _Tree:
         else:
             for j in order:
                 members[group[j]].append(j)
-        has_jobs = len({job.id for job, _ in claims.owner}) < len(claims)
+        has_jobs = not claims.job_weight and (
+            len({job.id for job, _ in claims.owner}) < len(claims)
+        )
         equal: list[int] = []
 
         def walk(node: _Node) -> None:

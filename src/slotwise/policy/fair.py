@@ -130,7 +130,7 @@ def share_by_jobs(
     separate  the groups in which claims of the same job are not joined
     """
     owner = claims.owner
-    if len({job.id for job, _ in owner}) == len(owner):
+    if claims.job_weight or len({job.id for job, _ in owner}) == len(owner):
         return share(claims)
     index: dict[Hashable, int] = {}
     mixed = _mixed(claims)
