@@ -25,7 +25,6 @@ MAX_PHASES = 1_000_000
 """More than the phases of any job: phases are numbered by arrival, then by index in the job."""
 
 
-
 class Jobs:
     """The jobs that are not over, and how those ended that ended in this turn.
 

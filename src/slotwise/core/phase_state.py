@@ -100,8 +100,8 @@ class PhaseState(ShareNode):
     kept_host       the host that is kept for it while it waits (last `Defer`)
     waited          the seconds of a wait that stands still, as a wait for locality does while
                     slots are offered to other phases only; 0 without one
-    estimated       the last `estimate` while no task ran, until tasks begin, end, come or go, or
-                    until more is learned from other phases; see `ReadyPhases.estimates`
+    estimated       the last `estimate` while no task ran, until its tasks change; as long as
+                    nothing is learned from other phases (see `ReadyPhases.estimates`)
     has_passed      whether it skipped all slots that were free when this turn of the loop
                     began: none of them is near its input. A `Defer` sets this, and it stays set
                     when the wait is over, because launches bring no slot nearer. It is reset

@@ -7,8 +7,9 @@ again. Columns hold what does not change while a phase is ready and its job stay
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
@@ -46,7 +47,7 @@ class ReadyColumns(NamedTuple):
     @classmethod
     def empty(cls) -> ReadyColumns:
         """Columns without phases."""
-        return cls(*([] for _ in cls._fields))
+        return cls._make([] for _ in cls._fields)
 
 
 def _row(phase: PhaseState) -> tuple[object, ...]:
@@ -141,9 +142,9 @@ class ReadyPhases:
     def _place(self, phase: PhaseState) -> int:
         return bisect_left(self._columns.place, phase.order)
 
-    def _own(self) -> ReadyColumns:
+    def _own(self) -> Sequence[list[Any]]:
         """The columns, to be changed: copies of those that were read."""
         if self._is_read:
-            self._columns = ReadyColumns(*(column.copy() for column in self._columns))
+            self._columns = ReadyColumns._make(column.copy() for column in self._columns)
             self._is_read = False
         return self._columns

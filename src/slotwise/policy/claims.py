@@ -46,7 +46,6 @@ def all_claims(
 
     `virtual` is for a `FinishReader`: the reference system now.
     """
-    attained = _attained(snapshot) if reads_service(allocator) else {}
     ids: dict[str, list[PhaseId]] = {}
     claims: dict[str, Claims] = {}
     for kind in snapshot.cluster.capacity:
@@ -56,7 +55,9 @@ def all_claims(
         of_kind, claimed = found or claims_of(snapshot, kind, allocator.reads_work)
         if of_kind:
             ids[kind] = of_kind
-            claims[kind] = with_standing(claimed, attained, virtual.finish if virtual else {})
+            if reads_service(allocator):
+                claimed = _with_attained(snapshot, of_kind, claimed)
+            claims[kind] = with_standing(claimed, {}, virtual.finish if virtual else {})
     if snapshot.awaiting_jobs and is_joint(allocator):
         waiting = {
             name: Waiting(snapshot.phases_of(name)[0].job, others)
@@ -66,14 +67,20 @@ def all_claims(
     return ids, claims
 
 
-def _attained(snapshot: Snapshot) -> dict[str, float]:
-    """The service that each admitted job has attained, slot-seconds."""
-    now, attained = snapshot.now, {}
-    for phases in snapshot.jobs_left():
-        # Where thousands of jobs wait, most have attained none.
-        begun = [phase.attained(now) for phase in phases if phase.launches or phase.done]
-        attained[phases[0].id.job] = sum(begun, 0.0)
-    return attained
+def _with_attained(snapshot: Snapshot, ids: Sequence[PhaseId], claims: Claims) -> Claims:
+    """The claims of these phases with the service that their jobs have attained."""
+    now = snapshot.now
+    if claims.job_weight:  # Each phase is a job, and most of those that wait have none.
+        served = [
+            phase.attained(now) if phase.launches or phase.done else 0.0
+            for phase in map(snapshot.phase, ids)
+        ]
+        return replace(claims, attained=served)
+    attained = {
+        phases[0].id.job: sum([phase.attained(now) for phase in phases])
+        for phases in snapshot.jobs_left()
+    }
+    return with_standing(claims, attained, {})
 
 
 def share_out(

@@ -65,11 +65,13 @@ def share_by_pools(claims: Claims, room: float | None = None) -> list[float]:
     group = claims.group
     for claim in in_turn(claims):
         members[group[claim]].append(claim)
+    least = [[claims.min_share[j] for j in held] for held in members]
+    most = [[claims.max_share[j] for j in held] for held in members]
     floors, tops = [0.0] * last, [0.0] * last
     for number in reversed(range(last)):
-        pool, below, held = pools[number], inside[number], members[number]
-        low = sum([floors[p] for p in below]) + sum([claims.min_share[j] for j in held])
-        high = sum([tops[p] for p in below]) + sum([claims.max_share[j] for j in held])
+        pool, below = pools[number], inside[number]
+        low = sum([floors[p] for p in below]) + sum(least[number])
+        high = sum([tops[p] for p in below]) + sum(most[number])
         tops[number] = min(pool.slots_max, high)
         floors[number] = min(tops[number], max(pool.slots_min, low))
     slots, shares = [0.0] * last + [capacity], [0.0] * len(claims)
@@ -80,10 +82,7 @@ def share_by_pools(claims: Claims, room: float | None = None) -> list[float]:
             for p, share in zip(below, water_line(slots[number], weight, *parts), strict=True):
                 slots[p] = share
         elif held := members[number]:
-            min_share, max_share = (
-                [claims.min_share[j] for j in held],
-                [claims.max_share[j] for j in held],
-            )
+            min_share, max_share = least[number], most[number]
             if pools[number].policy == "fifo":
                 found = in_order(slots[number], min_share, max_share)
             else:
