@@ -152,9 +152,10 @@ CASES: Mapping[str, Callable[[int], Queue]] = {
 
 
 CAUSE = (
-    "FAIR gives each of the jobs that wait another part of a slot after a change of priority, so"
-    " all of them get another place in the order: half of the time goes there, a third into the"
-    " shares"
+    "after a change of priority all slots are allocated again; under FAIR each job that waits"
+    " then has another part of a slot, and another place in the order, which takes half of the"
+    " time, and the shares a third; FLEX orders all jobs twice, for the slots and for those"
+    " that come next, a third of its time"
 )
 
 

@@ -546,6 +546,9 @@ class Admission:
         """Count an admitted job no more, and look at those that wait for its place."""
         limits = self._limits(job, pools).keys()
         self._running.subtract(limits)
+        for limit in limits:
+            if not self._running[limit]:  # There may be thousands of users, one after another.
+                del self._running[limit], self._excess[limit]
         for limit in limits & self._parked.keys():
             self._open |= self._parked.pop(limit)
 

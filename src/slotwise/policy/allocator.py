@@ -73,7 +73,7 @@ class Claims:
     request    what one task of the phase occupies; empty if no claim needs more than slots
     totals     the resources of the cluster, free and held, where there are requests
     job_weight of its job in the objective, where each claim is the only one of its job and no
-               job has a penalty of its own; empty if that is not known: `owner` tells
+               job has a penalty of its own; otherwise empty, and `owner` must be read
 
     For an allocator that does not read work, `work`, `unmeasured` and `left` are empty.
     """
