@@ -18,6 +18,7 @@ from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import PoolTree
 from slotwise.core.resources import MEMORY
+from slotwise.core.retries import RecentStops
 from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
@@ -39,6 +40,7 @@ class Jobs:
                resources; `has_wide`: whether some ready phase is wide
     completed  when each job was done that succeeded in this turn
     failed     why each job has failed that was given up in this turn
+    stops      the stops of jobs for pools within the last hour
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Jobs:
         self.by_needs: dict[str, PhasesByNeeds] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
+        self.stops = RecentStops()
         self._doomed = doomed
         self._admission = Admission(user)
         self._learned_memory = LearnedPrograms()
@@ -322,6 +325,7 @@ class Jobs:
                     del self.phases[phase.id]
                 del self._phases_of[job], self._undone[job]
                 self._given_up.discard(job)
+                self.stops.forget(job)
 
     def make_ready(self, phase: PhaseState) -> None:
         """Add a phase to the ready ones."""
@@ -363,6 +367,7 @@ class Jobs:
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
         assert self._given_up <= self._phases_of.keys() == self._undone.keys()
+        assert self._phases_of.keys() >= set(self.stops.jobs), "others are forgotten"
         in_order = sorted(self.ready[slot_kind].values(), key=_ORDER)
         assert self._in_order[slot_kind] == in_order
         if slot_kind in self.by_needs:

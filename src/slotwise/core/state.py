@@ -203,8 +203,10 @@ class State(Snapshot):
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)
-        if spared and spared[0] < wake and self._shares.has_overdue:
-            wake = spared[0]
+        stopped = self._jobs.stops.jobs if self.pools.stop_limits else ()
+        if (spared or stopped) and self._shares.has_overdue:
+            more = [self.more_stops_from(self._jobs.job(name)) for name in stopped]
+            wake = min([wake, *spared[:1], *more])
         return None if wake == inf else wake
 
     # Events of jobs and tasks.
@@ -547,6 +549,8 @@ class State(Snapshot):
         self.broken.pop(decision.phase, None)
         if decision.task not in phase.stopping:  # Otherwise it was asked before.
             taker = self._shares.taker(decision.pool, phase.slot_kind)
+            if decision.pool and not (phase.is_gang and phase.stopping):
+                self._jobs.stops.note(phase.job.id, self.now)  # A gang stops once.
             self._of_kind[phase.slot_kind].ask_to_stop(phase, decision.task, taker)
             if decision.host in self._hosts.lost:
                 self._recount()
