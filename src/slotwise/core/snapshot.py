@@ -281,12 +281,15 @@ class Snapshot:
         stops_max = self.pools.stop_limits.get(job.pool)
         return inf if stops_max is None else self._jobs.stops.left(job.id, stops_max, self.now)
 
-    def more_stops_from(self, job: Job) -> float:
-        """The next instant from which a job may be stopped more often; inf if there is none."""
-        stops_max = self.pools.stop_limits.get(job.pool)
-        if stops_max is None:
-            return inf
-        return self._jobs.stops.more_from(job.id, stops_max, self.now)
+    def more_stops_from(self, *names: str) -> float:
+        """The next instant from which one of these jobs may be stopped more often.
+
+        inf if there is none. By default of all jobs that were stopped: O(these).
+        """
+        stops, limits = self._jobs.stops, self.pools.stop_limits
+        jobs = map(self._jobs.job, names or stops.jobs)
+        limited = [(job.id, limits[job.pool]) for job in jobs if job.pool in limits]
+        return min([stops.more_from(*one, self.now) for one in limited], default=inf)
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""

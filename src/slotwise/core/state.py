@@ -196,17 +196,14 @@ class State(Snapshot):
             until, phase_id = waits[0]
             phase = self._phases.get(phase_id)
             if phase is not None and phase.deferred_until == until and until > now:
-                if until < wake:
-                    wake = until
+                wake = min(wake, until)
                 break
             heappop(waits)  # The wait is over, or a launch ended it.
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)
-        stopped = self._jobs.stops.jobs if self.pools.stop_limits else ()
-        if (spared or stopped) and self._shares.has_overdue:
-            more = [self.more_stops_from(self._jobs.job(name)) for name in stopped]
-            wake = min([wake, *spared[:1], *more])
+        if (spared or self.pools.stop_limits) and self._shares.has_overdue:
+            wake = min([wake, *spared[:1], self.more_stops_from()])
         return None if wake == inf else wake
 
     # Events of jobs and tasks.
@@ -425,14 +422,7 @@ class State(Snapshot):
         for task in (0,) if phase.is_gang else tasks:
             count = phase.count_bad_end(task, is_lost=True)
             if count >= self._limits[True]:
-                what, which = f"{phase.id.phase} task {task}", "this task"
-                if phase.is_gang:
-                    what, which = f"gang {phase.id.phase}", "this gang"
-                why = f": {event.reason}" if event.reason else ""
-                self.doomed[phase.job.id] = (
-                    f"the output of {what} was lost; {which} has lost its slot or its output"
-                    f" {count} times{why}"
-                )
+                self.doomed[phase.job.id] = phase.lost_too_often(task, count, event.reason)
         for name in phase.phase.after:  # It did not wait for them while it was done.
             wait_for_lost(phase, self._phases[PhaseId(phase.job.id, name)])
         for other in block_successors(phase, tasks):

@@ -103,11 +103,8 @@ def spared_jobs(snapshot: Snapshot, pool: PoolState) -> dict[str, float]:
     every = PreemptionCandidates(snapshot, has_limits=False)
     taken = _taken_for(snapshot, every, kind, pool)
     jobs = {stop.phase.job: snapshot.phase(stop.phase).job for stop in taken}
-    return {
-        name: snapshot.more_stops_from(job)
-        for name, job in jobs.items()
-        if snapshot.stops_left(job) < inf
-    }
+    limited = [name for name, job in jobs.items() if snapshot.stops_left(job) < inf]
+    return {name: snapshot.more_stops_from(name) for name in limited}
 
 
 @dataclass(frozen=True, slots=True)
