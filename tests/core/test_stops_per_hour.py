@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.core.cluster import Cluster
+from slotwise.core.codec import decode_pool, encode_pool
 from slotwise.core.decisions import Preempt
 from slotwise.core.errors import InputError
 from slotwise.core.events import JobChanged, PoolsChanged
@@ -119,6 +120,7 @@ def test_a_pool_inherits_its_limit_unless_it_states_one() -> None:
             *(Pool("own", parent="in", stops_per_hour=9), Pool("below", parent="in")),
         ]
     )
+    assert [decode_pool(encode_pool(pool)) for pool in tree.values()] == [*tree.values()]
     assert tree.stop_limits == {"top": 2, "in": 2, "own": 9, "below": 2}
     for wrong in (-1, 1.5, True, STOPS_MAX + 1):
         with pytest.raises(

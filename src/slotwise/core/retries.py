@@ -23,7 +23,7 @@ JITTER = 0.5
 """The largest part by which a delay is longer, so that not all tasks run again at once."""
 
 STOPS_MAX = 1000
-"""The largest limit of stops within an hour: so many are remembered of a job."""
+"""The largest limit of stops within an hour, and the number of stops remembered of a job."""
 
 HOUR = 3600.0
 
@@ -86,7 +86,7 @@ class RecentStops:
         self._over.pop(job, None)
 
     def left(self, job: str, stops_max: int, now: float) -> int:
-        """How often a job may be stopped now, with at most so many stops within an hour."""
+        """How often a job may be stopped now, with at most `stops_max` stops an hour."""
         return max(0, stops_max - len(self._within_hour(job, now)))
 
     def more_from(self, job: str, stops_max: int, now: float) -> float:
