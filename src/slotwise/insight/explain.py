@@ -45,17 +45,18 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     not in the log, or an instant outside of it.
     """
     pool, last, over = None, 0.0, ""
-    state = initial_state(log.header)
-    if log.header.scheduler["name"] in ESTIMATING:
-        state.expect_estimates()
+    state, name = initial_state(log.header), log.header.scheduler["name"]
     for turn in log.turns:
         last = turn.now
         if pool is None or last <= at:  # Later turns still show if the log has the job.
             pool = _pool_of(job, turn) or pool
         if last <= at:
+            if name in ESTIMATING:
+                state.expect_estimates()
             state.at(last)
             for entry in (*turn.events, *turn.decisions):
                 state.apply(entry)
+            name = state.scheduler or name
             over = over or _ending(state, job)
     if pool is None:
         arrived = (e.job.id for t in log.turns for e in t.events if isinstance(e, JobArrived))
@@ -63,7 +64,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     if not 0 <= at <= last:
         raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
     state.at(at)
-    return explain_state(state, job, pool, log.header.scheduler["name"], over)
+    return explain_state(state, job, pool, name, over)
 
 
 def explain_state(
