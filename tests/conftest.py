@@ -165,7 +165,8 @@ class CheckedScheduler:
             assert_nothing_is_reserved_in_vain(snapshot)
             # A guarantee holds for the whole tasks that fit into it, so only for narrow ones.
             allocator = None if snapshot.has_wide else getattr(self.inner, "allocator", None)
-            if getattr(allocator, "keeps_min_shares", False):
+            keeps = getattr(allocator, "keeps_min_shares", False)
+            if keeps and not snapshot.pools.stop_limits:  # With these it may wait.
                 self.guarantees.look(snapshot, self.inner.epoch_seconds)
         return decisions
 

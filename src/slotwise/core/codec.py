@@ -415,6 +415,7 @@ def encode_pool(pool: Pool) -> Plain:
             else {}
         ),
         **({} if pool.preemptible else {"preemptible": False}),
+        **({} if pool.stops_per_hour is None else {"stops_per_hour": pool.stops_per_hour}),
     }
 
 

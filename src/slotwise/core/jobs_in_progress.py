@@ -18,6 +18,7 @@ from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import PoolTree
 from slotwise.core.ready_phases import ReadyPhases
 from slotwise.core.resources import MEMORY
+from slotwise.core.retries import RecentStops
 from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
@@ -36,6 +37,7 @@ class Jobs:
                resources; `has_wide`: whether some ready phase is wide
     completed  when each job was done that succeeded in this turn
     failed     why each job has failed that was given up in this turn
+    stops      the stops of jobs for pools within the last hour
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Jobs:
         self.by_needs: dict[str, PhasesByNeeds] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
+        self.stops = RecentStops()
         self._doomed = doomed
         self._admission = Admission(user)
         self._learned_memory = LearnedPrograms()
@@ -329,6 +332,7 @@ class Jobs:
                     del self.phases[phase.id]
                 del self._phases_of[job], self._undone[job]
                 self._given_up.discard(job)
+                self.stops.forget(job)
 
     def make_ready(self, phase: PhaseState) -> None:
         """Add a phase to the ready ones."""
@@ -371,6 +375,7 @@ class Jobs:
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
         assert self._given_up <= self._phases_of.keys() == self._undone.keys()
+        assert self._phases_of.keys() >= set(self.stops.jobs), "others are forgotten"
         in_order = self._in_order[slot_kind]
         in_order.check([*self.ready[slot_kind].values()])
         if slot_kind in self.by_needs:

@@ -583,6 +583,20 @@ class PhaseState(ShareNode):
         """Whether a task is done or not needed."""
         return self._status[task] in (DONE, DROPPED)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether tasks have not begun, or begin again."""
+        return bool(self.pending or self.blocked or self.delayed)
+
+    def lost_too_often(self, task: int, count: int, reason: str) -> str:
+        """Why the job fails: the task, or the gang, has lost its slot or output so often."""
+        what, which = f"{self.id.phase} task {task}", "this task"
+        if self.is_gang:
+            what, which = f"gang {self.id.phase}", "this gang"
+        why = f": {reason}" if reason else ""
+        lost = f"{which} has lost its slot or its output {count} times"
+        return f"the output of {what} was lost; {lost}{why}"
+
     def note_stopped(self, task: int, attempt: int, now: float) -> None:
         """An attempt ends because it was asked to stop; it matters if that was for a pool."""
         entry = self.launches.get(task)
