@@ -8,7 +8,8 @@ from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
 from slotwise.core.errors import SlotwiseError
-from slotwise.service.remote import OVER, RemoteCore
+from slotwise.service.remote import RemoteCore
+from slotwise.service.shown import OVER
 from slotwise.service.transport import job_path
 from slotwise.sessions.futures import Future, PackedError
 

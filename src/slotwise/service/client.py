@@ -26,12 +26,9 @@ from slotwise.service.entries import (
     entry_of_mapping,
     entry_of_object,
 )
-from slotwise.service.remote import (
-    OVER,
-    RemoteCore,
-    RemoteSubmitter,
-    own_folders,
-)
+from slotwise.service.remote import RemoteCore
+from slotwise.service.remote_calls import RemoteSubmitter, own_folders
+from slotwise.service.shown import OVER
 from slotwise.service.transport import RefusedError, Transport, job_path
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding

@@ -127,6 +127,10 @@ class Engine:
                     self._begun.add(job)
                     self.store.begin(job, at)
                     self.hub.publish(of_job(job), "begun")
+                    live = self._live.get(job)
+                    if live is not None and live[0].client:
+                        begun = frame({"job": job, "state": "running"})
+                        self.hub.publish(of_client(live[0].client), begun)
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
