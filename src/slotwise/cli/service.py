@@ -118,7 +118,7 @@ def list_jobs(
     pool: PoolOption = None,
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
     shows_all: Annotated[
-        bool, typer.Option("--all", help="Also jobs that are over [default: those of today].")
+        bool, typer.Option("--all", help="Also jobs that are over.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this number, the last.")] = 100,
     server: Server = None,
