@@ -189,7 +189,7 @@ def cancel_jobs(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs: their tasks stop, and those that wait for them fail.
+    """Cancel jobs: their tasks stop, and jobs that wait for them are cancelled, too.
 
     On a terminal it asks before it cancels more than one.
 
