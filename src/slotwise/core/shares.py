@@ -175,9 +175,7 @@ class Shares:
                 if phase.pending:
                     phase.rank = rank = phase.ranked(parent.is_in_turn)
             if share:
-                phase.allocated = (
-                    share  # 1 and 1.0 are written differently.
-                )
+                phase.allocated = share  # 1 and 1.0 are written differently.
                 pool.allocated += share
             if job is not None:
                 job.add(phase)
