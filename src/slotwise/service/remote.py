@@ -26,8 +26,8 @@ from slotwise.service.remote_calls import RemoteCalls
 from slotwise.service.shown import OVER, shown_job, shown_jobs
 from slotwise.service.transport import (
     MissingJobError,
-    RefusedError,
     ServerClosedError,
+    ServerRefusedError,
     Transport,
     job_path,
 )
@@ -188,7 +188,7 @@ class RemoteCore:
         """Cancel a job; no effect on one that is over."""
         try:
             self.transport.post(job_path(job, "cancel"))
-        except RefusedError as error:
+        except ServerRefusedError as error:
             if error.kind != "over":
                 raise
 
