@@ -173,8 +173,8 @@ def _with_query(path: str, query: Mapping[str, Any]) -> str:
 def _error(status: int, body: bytes) -> SlotwiseError:
     kind, message = "bug", f"the server answered with status {status}"
     with suppress(ValueError, KeyError, TypeError):
-        told = json.loads(body)["error"]
-        kind, message = str(told["kind"]), str(told["message"])
+        found = json.loads(body)["error"]
+        kind, message = str(found["kind"]), str(found["message"])
     if kind == "input":
         return InputError(message)
     if kind == "missing":
