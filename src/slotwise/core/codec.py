@@ -73,7 +73,7 @@ OMITTED = {
     TaskFinished: ("peak",),
     TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
-    TaskAdopted: ("devices",),
+    TaskAdopted: ("devices", "kept"),
     Launch: ("devices", "memory"),
     Defer: ("host",),
 }

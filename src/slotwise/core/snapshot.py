@@ -20,6 +20,7 @@ from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.ready_phases import ReadyPhases
 from slotwise.core.resources import Resources
 from slotwise.core.shares import SharesByKind
 from slotwise.core.spare import Spare
@@ -101,6 +102,10 @@ class Snapshot:
     def ready(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
         return self._jobs.in_order(slot_kind)
+
+    def ready_phases(self, slot_kind: str) -> ReadyPhases:
+        """The same as columns, which are kept while they do not change."""
+        return self._jobs.ready_phases(slot_kind)
 
     def holding(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases, then those that hold such slots but are ready no longer.

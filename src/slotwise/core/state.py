@@ -303,10 +303,15 @@ class State(Snapshot):
         job = event.applied_to(old)
         self._add_pool_of(job)
         admitted = self._jobs.change(job, self.pools)
-        if (job.pool, job.priority) != (old.pool, old.priority):
-            for phase in self._jobs.phases_of(job.id):
+        phases = self._jobs.phases_of(job.id)
+        if job.pool == old.pool and not any(phase.job_share for phase in phases):
+            for phase in phases:
+                self._of_kind[phase.slot_kind].set_priority(phase)
+        elif (job.pool, job.priority) != (old.pool, old.priority):
+            for phase in phases:
                 phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
-            group_phases(self._jobs.phases_of(job.id))
+            group_phases(phases)
+            self._jobs.refresh(phases)
             self._recount()
         self._outdate_queues()
         self._reallocate_now()
@@ -344,6 +349,7 @@ class State(Snapshot):
             phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
         for job in dict.fromkeys(phase.job.id for phase in self._phases.values()):
             group_phases(self._jobs.phases_of(job))
+        self._jobs.refresh(self._phases.values())
         old.hand_over(self._shares, self._phases.values())
         self._recount()
         self._reallocate_now()
@@ -468,7 +474,7 @@ class State(Snapshot):
         if phase and phase.may_adopt(launch) and self._hosts.has_room(launch, phase):
             self.adopted[event] = True
             self._begin_attempt(phase, launch)
-            phase.note_excess()
+            phase.adopted(event.task, event.kept)
 
     def _settle_gated(self, phase: PhaseState) -> None:
         """Update the shares above a phase; it is ready while it has tasks that may run."""

@@ -38,10 +38,6 @@ OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
 
 
-PICKLE = pickle.PROTO
-"""The first byte of a pickle, with which no text in UTF-8 begins."""
-
-
 class MissingError(InputError):
     """There is no job with this id."""
 
