@@ -32,7 +32,7 @@ from slotwise.service.shown import OVER
 from slotwise.service.transport import RefusedError, Transport, job_path
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding
-from slotwise.sessions.changes import Changes
+from slotwise.sessions.changes import JobChanges
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.methods import SessionMethods
@@ -188,7 +188,7 @@ class Client(SessionMethods):
         with HeldInterrupts() as held:
             _close(self._intake, held, cancels=cancels)
 
-    def _change(self, future: Future[Any], given: Changes) -> None:
+    def _change(self, future: Future[Any], given: JobChanges) -> None:
         if not (job := self._intake.id_of(future)):
             return
         named = {"priority": given.priority, "weight": given.weight, "pool": given.pool}
