@@ -15,7 +15,7 @@ import pytest
 
 from service.conftest import RunningServer
 from slotwise.core.errors import InputError
-from slotwise.service.transport import MissingJobError, RefusedError, ServerClosedError
+from slotwise.service.transport import MissingJobError, ServerClosedError, ServerRefusedError
 from waiting import until
 
 
@@ -137,7 +137,7 @@ def test_a_job_is_held_released_moved_and_cancelled(server: RunningServer) -> No
     assert (found["state"], found["pool"], found["priority"]) == ("held", "team", "high")
     server.post("/v1/jobs/job/release")
     assert server.wait(job)["state"] == "done"
-    with pytest.raises(RefusedError, match="is over"):
+    with pytest.raises(ServerRefusedError, match="is over"):
         server.post("/v1/jobs/job/change", {"weight": 2})
     with pytest.raises(MissingJobError, match="nobody"):
         server.post("/v1/jobs/nobody/cancel")

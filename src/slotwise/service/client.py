@@ -29,10 +29,10 @@ from slotwise.service.entries import (
 from slotwise.service.remote import RemoteCore
 from slotwise.service.remote_calls import RemoteSubmitter, own_folders
 from slotwise.service.shown import OVER
-from slotwise.service.transport import RefusedError, Transport, job_path
+from slotwise.service.transport import ServerRefusedError, Transport, job_path
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding
-from slotwise.sessions.changes import Changes
+from slotwise.sessions.changes import JobChanges
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.methods import SessionMethods
@@ -188,7 +188,7 @@ class Client(SessionMethods):
         with HeldInterrupts() as held:
             _close(self._intake, held, cancels=cancels)
 
-    def _change(self, future: Future[Any], given: Changes) -> None:
+    def _change(self, future: Future[Any], given: JobChanges) -> None:
         if not (job := self._intake.id_of(future)):
             return
         named = {"priority": given.priority, "weight": given.weight, "pool": given.pool}
@@ -197,7 +197,7 @@ class Client(SessionMethods):
             stated["deadline"] = given.due
         try:
             self._intake.transport.post(job_path(job, "change"), stated)
-        except RefusedError as error:
+        except ServerRefusedError as error:
             if error.kind != "over":
                 raise
 
