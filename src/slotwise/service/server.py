@@ -41,7 +41,7 @@ WAIT_SECONDS_MAX = 600.0
 """The longest time for which a request waits for the end of a job."""
 
 BEAT_SECONDS = 15.0
-"""After this time without news, a stream has a frame that says so."""
+"""Seconds without news after which a stream sends a frame that says so."""
 
 LIST_MAX = 10_000
 """The most jobs in one list."""
