@@ -105,8 +105,8 @@ def run_page(page: Path, run_command: RunCommand, *, scripts: bool = False) -> I
 
     A block that begins with `# name.yaml` (.py, .toml, .txt) is written to that file. Other
     blocks of Python run one after another in one namespace, and a text block directly after one
-    is its output. So do the commands of `sh` blocks, of which those that end with `&` run until the
-    end of the page. A console block has commands after `$ `, each with its output. With
+    is its output. So do the commands of `sh` blocks, of which those that end with `&` run until
+    the end of the page. A console block has commands after `$ `, each with its output. With
     `scripts` each block of Python has a namespace of its own, as a script has.
     """
     shared: dict[str, Any] = {"__name__": "__main__"}
