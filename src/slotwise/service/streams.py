@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
+from slotwise.core.errors import SlotwiseError
 from slotwise.core.job import Job
 from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client
@@ -176,14 +177,14 @@ class Streams:
         if stream is not None and (open_one := stream.futures.get(number)):
             return open_one
         done: Future[Any] = Future(self._core)
-        found = None
         record = self._store.stream(key) if stream is None else stream.record
-        if record is not None:
-            found = self._store.result(record.id, number)
-        if found is None:
-            done.cancel()
+        call = None if record is None else self._store.call(record.id, number)
+        if call is not None and call.state == "done":
+            done._settle(CallResult(bool(call.is_value), call.value or b""))
+        elif call is not None and call.state == "failed":
+            done._fail(SlotwiseError(call.reason))
         else:
-            done._settle(CallResult(*found))
+            done.cancel()
         return done
 
     def close(self, stream: ServedStream) -> None:
