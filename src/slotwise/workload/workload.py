@@ -391,12 +391,12 @@ def command(
     """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
 
     In the environment of the command, SLOTWISE_TASK is the number of the task, from
-    `first_task`. Its output is stored in files in the folder `output`; without one it is discarded. `work` is the
-    estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
-    shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
-    changes, `--resume` runs it again. Each task takes this number of `slots` of a host, and
-    requests `resources` of it: `{"memory": "4 GiB", "gpu": 1}`. With `hosts`, its tasks run
-    only on these.
+    `first_task`. Its output is stored in files in the folder `output`; without one it is
+    discarded. `work` is the estimated work of all tasks together, in seconds. Times may be
+    durations, such as "5m", and shares a part of the cluster, such as "50%". `inputs` are the
+    files that it reads: if one changes, `--resume` runs it again. Each task takes this number
+    of `slots` of a host, and requests `resources` of it: `{"memory": "4 GiB", "gpu": 1}`. With
+    `hosts`, its tasks run only on these.
     With an exit code in `no_retry` the job fails without further attempts. `properties` are
     the fields of `JobProperties`: pool, deadline, after and so on. Values are checked when the
     job runs.
