@@ -264,6 +264,14 @@ def test_the_socket_is_private_and_the_folder_has_one_server(server: RunningServ
     assert server.get("/v1")["state"] == "running"
 
 
+@pytest.mark.parametrize("timeout", ["soon", "-1", "nan"])
+def test_a_timeout_is_a_time(server: RunningServer, timeout: str) -> None:
+    """Others are refused."""
+    (job,) = server.submit({"command": "true"})
+    with pytest.raises(InputError, match="timeout"):
+        server.get(f"/v1/jobs/{job}/wait", timeout=timeout)
+
+
 def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]) -> None:
     """A wrong one changes nothing; no task is lost."""
     with tempfile.TemporaryDirectory() as folder:

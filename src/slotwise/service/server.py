@@ -41,7 +41,7 @@ WAIT_SECONDS_MAX = 600.0
 """The longest time for which a request waits for the end of a job."""
 
 BEAT_SECONDS = 15.0
-"""After this time without news, a stream has a frame that says so."""
+"""Seconds without news after which a stream sends a frame that says so."""
 
 LIST_MAX = 10_000
 """The most jobs in one list."""
@@ -263,7 +263,7 @@ class ServiceApp:
     async def wait(self, request: Request) -> Response:
         """Wait for the end of a job, at most for a time."""
         job = _job_of(request)
-        seconds = min(float(request.query_params.get("timeout", 30)), WAIT_SECONDS_MAX)
+        seconds = min(_seconds(request.query_params.get("timeout", "30")), WAIT_SECONDS_MAX)
         until = time.monotonic() + seconds
         with HubListener(self._engine.hub, [of_job(job)]) as listener:
             while True:
@@ -388,6 +388,16 @@ def _whole(text: str, what: str) -> int:
     if not text.isdecimal():
         raise InputError(f"{what} is {text!r}; give a whole number >= 0")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not found >= 0:  # Nor NaN.
+        raise InputError(f"timeout is {text!r}; give seconds >= 0")
+    return found
 
 
 def _names(text: str | None) -> list[str] | None:
