@@ -41,11 +41,16 @@ def restore(engine: Engine) -> Restored:
     jobs = engine.store.open_jobs()
     adopted = {one.id: _found(engine, one) for one in jobs}
     counts = [0, 0, 0, 0]
+    for record in jobs:
+        if record.kind == "calls" and not _is_lost(record):
+            _expect(engine, record)
     for record in sorted(jobs, key=lambda one: (not adopted[one.id], one.number)):
         try:
             counts[_restored(engine, record, adopted[record.id])] += 1
         except SlotwiseError as error:  # Such as a folder that is missing now.
             engine.end(record, "failed", f"it cannot run after a restart: {error}")
+            if stream := engine.streams.of_job(record.id):
+                engine.streams.cancel(stream)
     return Restored(*counts)
 
 
@@ -55,12 +60,12 @@ QUEUED, ADOPTED, AGAIN, LOST_NOW = range(4)
 def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
     """Give a job to the session; the index of the count that it belongs to."""
     has_begun = record.begun is not None
+    if _is_lost(record) and not adopted:
+        engine.end(record, "lost", LOST)
+        return LOST_NOW
     if record.kind == "calls":
         return _calls(engine, record)
     if has_begun and not adopted:
-        if not record.restart:
-            engine.end(record, "lost", LOST)
-            return LOST_NOW
         record = replace(record, restarts=record.restarts + 1)
         engine.store.change(record.id, restarts=record.restarts)
     spec = Spec.of(record)
@@ -98,14 +103,24 @@ def _found(engine: Engine, record: StoredJob) -> bool:
     return any(one.state != "lost" and one.task not in done for one in found)
 
 
-def _calls(engine: Engine, record: StoredJob) -> int:
-    """Give the calls of a job that are not done to the session."""
-    if record.begun is not None and not record.restart:
-        engine.end(record, "lost", LOST)
-        return LOST_NOW
+def _is_lost(record: StoredJob) -> bool:
+    """Whether a job may have run, and must not run again. Its commands may still run."""
+    return record.begun is not None and not record.restart
+
+
+def _expect(engine: Engine, record: StoredJob) -> None:
+    """Open a job of calls: these may be inputs of any other call, also of an earlier job."""
     entry = Spec.of(record).submitted.entry
     binding = binding_of({**entry["binding"], **_changed(record)})
     stream = engine.streams.open(record, binding, entry["program"], grows=entry["grows"])
+    for number in engine.store.open_calls(record.id):
+        engine.streams.expect(stream, number)
+
+
+def _calls(engine: Engine, record: StoredJob) -> int:
+    """Give the calls of a job that are not done to the session."""
+    stream = engine.streams.of_job(record.id)
+    assert stream is not None
     for call in engine.store.calls(record.id):
         stream.numbers.add(call.number)
         if call.state == OPEN:

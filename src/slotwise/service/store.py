@@ -23,6 +23,7 @@ from slotwise.core.errors import InputError
 from slotwise.jobs.work_folder import FileLock, HeldError
 from slotwise.service.blobs import Blobs
 from slotwise.service.records import (
+    OPEN,
     Record,
     StoredCall,
     StoredJob,
@@ -354,6 +355,11 @@ class Store:
     def counts(self) -> dict[str, int]:
         """The number of jobs in each state."""
         return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
+
+    def open_calls(self, job: str) -> list[int]:
+        """The numbers of the calls of a stream that have not ended."""
+        query = f"SELECT calls.number {_OF_CALLS} AND calls.state = '{OPEN}'"
+        return [number for (number,) in self._rows(query, job)]
 
     def calls(self, job: str, *, only_open: bool = False) -> Iterator[StoredCall]:
         """The calls of a stream by number, each as it is when it is read."""

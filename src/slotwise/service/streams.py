@@ -123,11 +123,16 @@ class Streams:
         self._by_key[key] = self._by_job[record.id] = stream
         return stream
 
-    def add(self, stream: Stream, number: int, record: StoredCall) -> None:
-        """Run a call when its inputs are done."""
+    def expect(self, stream: Stream, number: int) -> ServedFuture:
+        """Know a call before it is added, so that it can be an input of others."""
         future = ServedFuture(self._core, lambda state: self._tell(stream, number, state))
         stream.futures[number] = future
         stream.numbers.add(number)
+        return future
+
+    def add(self, stream: Stream, number: int, record: StoredCall) -> None:
+        """Run a call when its inputs are done."""
+        future = stream.futures.get(number) or self.expect(stream, number)
         stream.is_closed |= not stream.grows
         inputs: list[Any] = [
             self._input(*reference) if part is None else part
