@@ -31,13 +31,13 @@ TESTS = Path(__file__).parents[1]
 @contextmanager
 def load(server: RunningServer, *kinds: str) -> Iterator[None]:
     """Clients that submit during the block; afterwards all that they wanted is right."""
-    folder = server.folder
+    folder, path = server.folder, filter(None, [os.environ.get("PYTHONPATH")])
     for name in "ran", "out":
         (folder / name).mkdir()
     clients = [
         subprocess.Popen(
             [sys.executable, "-m", "service.kill_load", folder, kind, str(seed)],
-            env={**server.environ, "PYTHONPATH": str(TESTS)},
+            env={**server.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *path])},
             cwd=folder,
             stderr=subprocess.PIPE,
             text=True,

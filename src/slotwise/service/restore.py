@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from slotwise.core.dependencies import predecessor_failed
-from slotwise.core.errors import SlotwiseError
 from slotwise.service import supervised
-from slotwise.service.engine import Engine
+from slotwise.service.engine import IS_CANCELLED, Engine
 from slotwise.service.planning import Spec
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
@@ -47,7 +46,7 @@ def restore(engine: Engine) -> Restored:
     for record in sorted(jobs, key=lambda one: (not adopted[one.id], one.number)):
         try:
             counts[_restored(engine, record, adopted[record.id])] += 1
-        except SlotwiseError as error:  # Such as a folder that is missing now.
+        except Exception as error:  # No job may keep the server from starting.
             engine.end(record, "failed", f"it cannot run after a restart: {error}")
             if stream := engine.streams.of_job(record.id):
                 engine.streams.cancel(stream)
@@ -65,6 +64,9 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         return LOST_NOW
     if record.kind == "calls":
         return _calls(engine, record)
+    if record.changes.get(IS_CANCELLED):
+        engine.end(record, "cancelled", "")
+        return QUEUED
     if has_begun and not adopted:
         record = replace(record, restarts=record.restarts + 1)
         engine.store.change(record.id, restarts=record.restarts)
@@ -72,7 +74,7 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
     before: dict[str, str] = {}
     for name, job in spec.before.items():
         other = engine.store.job(job)
-        state = "lost" if other is None else other.state
+        state = "done" if other is None else other.state  # Only what has ended is forgotten.
         if state == OPEN:
             before[name] = job
         elif state != "done" and spec.submitted.entry.get("after_failed") != "run":
@@ -80,6 +82,8 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
             return QUEUED
     environ = engine.store.environment(record.environ) if record.environ else None
     done = sorted({one.task for one in engine.store.tasks(record.id) if one.state == "done"})
+    if len(done) >= record.tasks:
+        done.pop()  # The end of a task ends the job; this one is attached to once more.
     execution = engine.planner.execution(
         record.id,
         replace(spec, before=before),
@@ -88,8 +92,13 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         outputs=engine.outputs(),
         changed=_changed(record),
         done=done,
+        since=record.submitted,
     )
-    execution.open()
+    try:
+        execution.open()
+    except BaseException:
+        execution.close(succeeded=False)
+        raise
     engine.enter(record, execution)
     return ADOPTED if adopted else AGAIN if has_begun else QUEUED
 
@@ -128,6 +137,9 @@ def _calls(engine: Engine, record: StoredJob) -> int:
         else:
             stream.done += 1
             stream.raised += not call.is_value
+    if record.changes.get(IS_CANCELLED):
+        engine.streams.cancel(stream)
+        return QUEUED
     if engine.store.is_closed(record.id):
         engine.streams.close(stream)
     if record.begun is not None:

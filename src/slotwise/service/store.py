@@ -168,15 +168,28 @@ class Store:
             work.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", base, str(last))
         return job.id
 
-    def add_calls(self, job: str, calls: Sequence[StoredCall]) -> Future[None]:
-        """Add calls to a stream; those whose numbers it has already change nothing."""
+    def add_calls(
+        self,
+        calls: Mapping[str, Sequence[StoredCall]],
+        opened: Sequence[StoredJob] = (),
+        closed: Sequence[str] = (),
+    ) -> Future[None]:
+        """Open streams, add calls to streams by their jobs, and close some: all or none.
+
+        What is open, known or closed already changes nothing.
+        """
 
         def action(work: StoreWork) -> None:
-            number = work.number_of(job)
+            for job in opened:
+                self._added(work, job)
             known = "SELECT 1 FROM calls WHERE job = ? AND number = ?"
-            for call in calls:
-                if not work.rows(known, number, call.number):
-                    work.insert(call, number)
+            for name, added in calls.items():
+                number = work.number_of(name)
+                for call in added:
+                    if not work.rows(known, number, call.number):
+                        work.insert(call, number)
+            for name in closed:
+                work.execute("UPDATE jobs SET closed = 1 WHERE id = ?", name)
 
         return self._writer.do(action)
 
@@ -308,6 +321,10 @@ class Store:
     def open_jobs(self) -> list[StoredJob]:
         """The jobs that have not ended, by number."""
         return self._records(StoredJob, "FROM jobs WHERE state = 'open' ORDER BY number")
+
+    def ids(self) -> list[str]:
+        """The ids of all jobs."""
+        return [text_of(id) for (id,) in self._rows("SELECT id FROM jobs")]
 
     def job(self, id: str) -> StoredJob | None:
         """A job, or None."""

@@ -106,6 +106,10 @@ class Streams:
         """The streams of a client that are not over."""
         return [one for one in list(self._by_key.values()) if one.client == client]
 
+    def clients(self) -> set[str]:
+        """The clients of the streams that are not over."""
+        return {one.client for one in list(self._by_key.values())}
+
     @property
     def are_running(self) -> bool:
         """Whether a call runs."""

@@ -224,13 +224,14 @@ def records(folder: str | Path, job: str) -> list[SupervisedTask]:
 
 def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[SupervisedTask]:
     """Such tasks of other jobs than these. Their processes go on."""
+    return [found for job in unknown(folder, known_jobs) for found in records(folder, job)]
+
+
+def unknown(folder: str | Path, known_jobs: Collection[str]) -> list[str]:
+    """The other jobs than these that have a folder."""
     known, place = {file_name(job) for job in known_jobs}, os.path.join(folder, COMMANDS)
-    unknown = sorted(set(os.listdir(place)) - known) if os.path.isdir(place) else ()
-    return [
-        found
-        for name in unknown
-        for found in _records(os.path.join(place, name), unquote(name))
-    ]
+    names = set(os.listdir(place)) - known if os.path.isdir(place) else ()
+    return sorted(map(unquote, names))
 
 
 def remove(folder: str | Path, job: str) -> None:
