@@ -14,15 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("uvicorn")
 
 from service.conftest import RunningServer
-from service.kill_load import WORDS
-from slotwise.service.transport import SlotwiseError  # noqa
+from service.kill_load import PATIENCE, WORDS
+from sessions.small_calls import wait_for_file
+from slotwise import Client
 from waiting import until
 
 TESTS = Path(__file__).parents[1]
@@ -73,6 +73,7 @@ def kill_and_start(server: RunningServer, moment: random.Random) -> None:
 def test_a_server_that_is_killed_loses_nothing(
     make_server: Callable[..., RunningServer], kills: int
 ) -> None:
+    """Each accepted job ends once, with the right result, and nothing of it is left."""
     server = make_server()
     moment = random.Random(kills)
     shared = set(os.listdir("/dev/shm"))
@@ -110,11 +111,10 @@ def check_jobs(server: RunningServer) -> None:
             counts = dict(line.split("\t") for line in part.read_text().splitlines())
             assert counts == {k: str(n) for k, n in Counter(WORDS.split()).items()}
     with closing(sqlite3.connect(server.folder / "service" / "store.db")) as database:
-        ask = lambda query: database.execute(query).fetchall()
-        assert ask("SELECT * FROM jobs WHERE state = 'open' OR ended IS NULL") == []
-        assert ask("SELECT * FROM calls WHERE state = 'open' OR ended IS NULL") == []
-        assert ask("SELECT id FROM jobs WHERE state = 'failed' OR state = 'lost'") == []
-        assert ask("PRAGMA integrity_check") == [("ok",)]
+        bad = "state IN ('open', 'failed', 'lost') OR ended IS NULL"
+        for table in "jobs", "calls":
+            assert database.execute(f"SELECT * FROM {table} WHERE {bad}").fetchall() == []
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def check_nothing_left(server: RunningServer) -> None:
@@ -125,7 +125,6 @@ def check_nothing_left(server: RunningServer) -> None:
     assert server.end() == 0
     until(lambda: not processes(server.folder))
     left = {str(path.relative_to(service)) for path in service.rglob("*") if path.is_file()}
-    print(left)
     names = {path.split("/")[0] for path in left}
     assert names <= {"store.db", "store.db-wal", "store.db-shm", "runs"}
 
@@ -141,3 +140,90 @@ def processes(folder: Path) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def forget_end(server: RunningServer, job: str, *, tasks: bool) -> None:
+    """Kill the server; the store is then as if that had been before the job's end was there.
+
+    With `tasks`, also as before the ends of its tasks.
+    """
+    server.end(signal.SIGKILL)
+    with closing(sqlite3.connect(server.folder / "service" / "store.db")) as database:
+        number = database.execute("SELECT number FROM jobs WHERE id = ?", [job]).fetchone()
+        if tasks:
+            database.execute("DELETE FROM tasks WHERE job = ?", number)
+        undone = "state = 'open', ended = NULL, code = NULL, result = NULL"
+        database.execute(f"UPDATE jobs SET {undone} WHERE number = ?", number)
+        database.commit()
+
+
+@pytest.mark.parametrize("tasks", [False, True])
+def test_a_kill_at_the_end_of_a_command(server: RunningServer, tasks: bool) -> None:
+    """Its output is there already; it is done, and does not run again."""
+    ran, out = server.folder / "ran", server.folder / "out"
+    command = f"echo $SLOTWISE_TASK >> {ran}; echo $SLOTWISE_TASK"
+    (job,) = server.submit({"command": command, "tasks": 2, "output": str(out)})
+    server.wait(job)
+    forget_end(server, job, tasks=tasks)
+    server.start()
+    ended = server.wait(job)
+    assert (ended["state"], ended["code"], ended["output"]) == ("done", 0, str(out))
+    assert sorted(ran.read_text().split()) == ["0", "1"]
+    assert [(out / f"task-0000{n}.out").read_text() for n in (0, 1)] == ["0\n", "1\n"]
+
+
+@pytest.mark.parametrize("as_phase", [False, True])
+def test_a_kill_at_the_end_of_a_program(server: RunningServer, as_phase: bool) -> None:
+    """It runs again and replaces its own output; that of others is never replaced."""
+    words, out = server.folder / "words", server.folder / "out"
+    words.write_text(WORDS)
+    program = {"program": "wordcount", "inputs": str(words), "output": str(out)}
+    entry = {"phases": [{"name": "count", **program}]} if as_phase else program
+    (job,) = server.submit({"id": "count", **entry})
+    assert server.wait(job)["state"] == "done"
+    before = contents(out)
+    forget_end(server, job, tasks=True)
+    server.start()
+    assert (server.wait(job)["state"], contents(out)) == ("done", before)
+    forget_end(server, job, tasks=True)
+    success = out / "_SUCCESS"
+    success.write_text(success.read_text().replace('"count"', '"another"'))
+    server.start()
+    ended = server.wait(job)
+    assert (ended["state"], contents(out).keys()) == ("failed", before.keys())
+    assert "exists" in ended["reason"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder."""
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_jobs_and_calls_are_restored_after_those_they_wait_for(server: RunningServer) -> None:
+    """Also if their numbers are lower."""
+    gate = server.folder / "gate"
+    with Client(server.url) as client:
+        one, two = client.executor(name="one"), client.executor(name="two")
+        assert one.submit(abs, -1).result(PATIENCE) == 1
+        first = two.submit(wait_for_file, str(gate))
+        last = one.submit(len, first)
+        client.flush()
+        third, _ = server.submit(
+            {"command": "true", "after": ["second"]},
+            {"id": "second", "command": ["sleep", "1"]},
+        )
+        server.restart()
+        gate.touch()
+        assert last.result(PATIENCE) == len(str(gate))
+    assert server.wait(third)["state"] == "done"
+
+
+def test_a_cancelled_job_stays_cancelled(server: RunningServer) -> None:
+    """Also if the server is killed before its tasks have stopped."""
+    stuck = "trap '' TERM; while true; do sleep 0.05; done"
+    (job,) = server.submit({"command": stuck})
+    until(lambda: server.job(job)["tasks_running"])
+    server.post(f"/v1/jobs/{job}/cancel")
+    server.restart()
+    assert server.wait(job)["state"] == "cancelled"
+    assert server.job(job)["restarts"] == 0

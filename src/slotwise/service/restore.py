@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from slotwise.core.dependencies import predecessor_failed
+from slotwise.core.dependencies import in_order, predecessor_failed
 from slotwise.service import supervised
 from slotwise.service.engine import IS_CANCELLED, Engine
 from slotwise.service.planning import Spec
@@ -43,7 +43,8 @@ def restore(engine: Engine) -> Restored:
     for record in jobs:
         if record.kind == "calls" and not _is_lost(record):
             _expect(engine, record)
-    for record in sorted(jobs, key=lambda one: (not adopted[one.id], one.number)):
+    first = sorted(jobs, key=lambda one: (not adopted[one.id], one.number))
+    for record in in_order(first):
         try:
             counts[_restored(engine, record, adopted[record.id])] += 1
         except Exception as error:  # No job may keep the server from starting.
