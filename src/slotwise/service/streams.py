@@ -280,13 +280,13 @@ def note_before(execution: Execution, note: Callable[[], Waiting[Any]]) -> None:
 
     Otherwise a job that must not run again could, if the server is killed in between.
     """
-    begins, is_noted = execution.begins_at, False
+    arguments_of, is_noted = execution.arguments, False
 
-    def begins_at(phase: str, task: int, attempt: int, address: str) -> bool:
+    def arguments(phase: str, task: int, attempt: int) -> tuple[object, ...]:
         nonlocal is_noted
         if not is_noted:
-            note().result()
+            note().result()  # If this raises, the attempt fails, and says why.
             is_noted = True
-        return begins(phase, task, attempt, address)
+        return arguments_of(phase, task, attempt)
 
-    execution.begins_at = begins_at  # type: ignore[method-assign]
+    execution.arguments = arguments  # type: ignore[method-assign]
