@@ -22,10 +22,17 @@ from typing import Any
 
 from slotwise import __version__
 from slotwise.core.codec import encode_job
-from slotwise.core.decisions import Decision, Launch
+from slotwise.core.decisions import Decision
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError
-from slotwise.core.events import Event, JobArrived, OutputLost, TaskFinished, TasksDropped
+from slotwise.core.events import (
+    Event,
+    JobArrived,
+    OutputLost,
+    TaskFinished,
+    TasksDropped,
+    launches,
+)
 from slotwise.core.job import Job
 from slotwise.done_record import DoneRecord, JobRecord, KeptJob, MadeFrom
 from slotwise.run_folder import warn_of_state
@@ -147,9 +154,8 @@ class DoneRecorder:
                 self._left[event.phase.job] += len(event.tasks)
             elif isinstance(event, TasksDropped):
                 self._left[event.phase.job] -= len(event.tasks)
-        for decision in decisions:
-            if isinstance(decision, Launch) and decision.phase.job not in self._made:
-                job = decision.phase.job
+        for launch in launches(events, decisions):
+            if (job := launch.phase.job) not in self._made:
                 self._made[job] = self._made_from(job)
                 if not self._kept.get(job):  # Else, it continues.
                     self._append(JobRecord(self._made[job], set()).to_plain(job))

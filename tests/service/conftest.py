@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from service.servers import processes_of
+from slotwise.service.supervised import SupervisorLink
 from slotwise.service.transport import NoServerError, Transport, job_path
+from waiting import until
 
 START_SECONDS = 60.0
 
@@ -103,13 +106,12 @@ class RunningServer:
         return b"".join(part for _, parts in pieces for part in parts).decode()
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait until a condition holds; its value."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not become true"
-        time.sleep(0.02)
-    return found
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a service. At the end, no process of it may be left."""
+    yield tmp_path
+    SupervisorLink.of(f"{tmp_path}/none")  # Drops the link to a supervisor.
+    until(lambda: not processes_of(tmp_path))
 
 
 @pytest.fixture
@@ -128,7 +130,7 @@ def make_server() -> Iterator[Callable[..., RunningServer]]:
         for one in made:
             if one.process is not None and one.process.poll() is None:
                 one.end(signal.SIGKILL)
-            _end_commands(one.folder)
+            end_processes(one.folder)
 
 
 @pytest.fixture
@@ -137,10 +139,8 @@ def server(make_server: Callable[..., RunningServer]) -> RunningServer:
     return make_server()
 
 
-def _end_commands(folder: Path) -> None:
-    """End the supervisors that a killed server has left, by their records."""
-    import json
-
-    for record in folder.glob("service/commands/*/*/record.json"):
-        with suppress(OSError, ValueError, KeyError):
-            os.killpg(json.loads(record.read_text())["pid"], signal.SIGKILL)
+def end_processes(folder: Path) -> None:
+    """End the supervisors that a killed server has left, with their commands."""
+    for pid in processes_of(folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from service.conftest import RunningServer, until
+from service.conftest import RunningServer
 from slotwise.core.errors import InputError
 from slotwise.service.transport import MissingJobError, RefusedError, ServerClosedError
+from waiting import until
 
 
 def test_a_command_runs_and_its_output_is_kept(server: RunningServer) -> None:

@@ -53,7 +53,7 @@ class Start:
 
     `output` takes what it prints, and `memory` is what was allotted to it, if anything. If it
     runs for more than `time_limit` seconds, it is asked to stop, and killed `ending_seconds`
-    later.
+    later. `seconds_before` count too: those of an attempt that an earlier run has begun.
     """
 
     runner_key: str
@@ -65,6 +65,7 @@ class Start:
     time_limit: float | None
     ending_seconds: float
     memory: Allotment | None
+    seconds_before: float
 
 
 class Executing:
@@ -164,6 +165,7 @@ class Executing:
             execution.job.time_limit,
             execution.ending_seconds,
             _allotment(execution.job, launch),
+            execution.seconds_before(name, task),
         )
 
     def slots_of(self, launch: Launch) -> int:

@@ -27,6 +27,7 @@ from slotwise.core.events import (
     JobsClosed,
     PhaseClosed,
     Request,
+    TaskAdopted,
     TasksAdded,
     TasksDropped,
 )
@@ -220,6 +221,12 @@ class LiveBackend(ABC):
                 self._events.append(JobArrived(entry.job.arrival, entry.job))
                 for phase, tasks in entry.done_before.items():
                     self._events.append(TasksDropped(now, PhaseId(entry.job.id, phase), tasks))
+                for phase, places in entry.adopted.items():
+                    where = PhaseId(entry.job.id, phase)
+                    self._events += (
+                        TaskAdopted(now, where, task, 1, *place)
+                        for task, place in places.items()
+                    )
         if self._deferred.waiting:
             self._take_deferred(now)
 
@@ -323,7 +330,8 @@ class LiveBackend(ABC):
             return
         slot = self._slots.take(launch, width)
         if start.time_limit is not None:
-            self._limits.begin(slot, start.time_limit, start.ending_seconds, self.now)
+            begun = self.now - start.seconds_before
+            self._limits.begin(slot, start.time_limit, start.ending_seconds, begun)
         self._monitor.take_stopped(slot)
         key, runner = start.runner_key, start.runner
         try:
@@ -469,10 +477,10 @@ class TimeLimits:
         self._exceeded: dict[int, float] = {}
         self.next_at = inf
 
-    def begin(self, slot: int, limit: float, ending_seconds: float, now: float) -> None:
-        """An attempt begins now."""
-        self._running[slot] = now + limit, limit, ending_seconds
-        self.next_at = min(self.next_at, now + limit)
+    def begin(self, slot: int, limit: float, ending_seconds: float, begun: float) -> None:
+        """An attempt has begun."""
+        self._running[slot] = begun + limit, limit, ending_seconds
+        self.next_at = min(self.next_at, begun + limit)
 
     def end(self, slot: int) -> None:
         """The attempt in a slot is over, or lost."""

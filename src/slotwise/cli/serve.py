@@ -58,8 +58,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="The folder for jobs and socket, on a local disk [default: service in the state"
-            " folder of slotwise].",
+            help="The folder for jobs and socket, on a local disk [default: service in the"
+            " state folder of slotwise].",
         ),
     ] = None,
     stop: Annotated[

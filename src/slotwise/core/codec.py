@@ -54,6 +54,7 @@ from slotwise.core.events import (
     PhaseClosed,
     PoolsChanged,
     SchedulerChanged,
+    TaskAdopted,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -72,6 +73,7 @@ OMITTED = {
     TaskFinished: ("peak",),
     TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
+    TaskAdopted: ("devices",),
     Launch: ("devices", "memory"),
     Defer: ("host",),
 }
@@ -208,7 +210,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(JobsClosed, JobCancelled, JobChanged, TasksAdded, PhaseClosed, ObjectiveChanged),
         SchedulerChanged,
         *(TaskFinished, TaskFailed, TaskKilled, OutputLost, LaunchDropped),
-        *(TasksRunnable, TasksBlocked, TasksDropped),
+        *(TasksRunnable, TasksBlocked, TasksDropped, TaskAdopted),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
         *(Launch, Defer, Preempt, WouldPreempt, Release, GiveUp, Retry),
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
+from slotwise.core.decisions import Decision, Launch, Locality
 from slotwise.core.errors import InputError, check_name, check_time, check_type
 from slotwise.core.job import Job, Phase, PhaseId, fast_frozen
 from slotwise.core.pools import Pool
@@ -110,6 +111,29 @@ class TasksDropped:
     at: float
     phase: PhaseId
     tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAdopted:
+    """A task that an earlier run of the scheduler has begun runs on, on this host.
+
+    It holds what a launch there would give it, even if that exceeds the share of its pool. A
+    log has those that the state could count there; others stay pending. `devices` are those of
+    a `Launch`.
+    """
+
+    at: float
+    phase: PhaseId
+    task: int
+    attempt: int
+    host: str
+    devices: tuple[int, ...] = ()
+
+    @property
+    def launch(self) -> Launch:
+        """The launch that has the same effect."""
+        where = self.phase, self.task, self.attempt, self.host
+        return Launch(*where, Locality.NODE, self.devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +324,7 @@ Event = (
     | TaskEnded
     | OutputLost
     | TasksChanged
+    | TaskAdopted
     | HostLost
     | HostJoined
     | HostChange
@@ -307,6 +332,16 @@ Event = (
     | LaunchDropped
 )
 """All events that a backend may report."""
+
+
+def launches(events: Iterable[Event], decisions: Iterable[Decision]) -> Iterator[Launch]:
+    """The attempts that began in a turn: those that were adopted, and those decided."""
+    for event in events:
+        if isinstance(event, TaskAdopted):
+            yield event.launch
+    for decision in decisions:
+        if isinstance(decision, Launch):
+            yield decision
 
 
 # Changes of the hosts that are known in advance, as a simulation gets them.

@@ -177,6 +177,11 @@ class Hosts:
         self.free[phase.slot_kind].take(launch.host, phase.width)
         self.spare.take(launch, phase)
 
+    def has_room(self, launch: Launch, phase: ResourceHolder) -> bool:
+        """Whether this can be taken now, without reserved slots."""
+        free = self.free[phase.slot_kind].by_host.get(launch.host, 0)
+        return free >= phase.width and self.spare.has_free(launch, phase.held(launch))
+
     def give_back(self, launch: Launch, phase: ResourceHolder) -> None:
         """Return what a task had of a host."""
         self.free[phase.slot_kind].give_back(launch.host, phase.width)

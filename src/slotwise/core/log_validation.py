@@ -26,6 +26,7 @@ from slotwise.core.events import (
     OutputLost,
     PhaseClosed,
     Request,
+    TaskAdopted,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -65,7 +66,7 @@ NUMBERS_OF = {
 }
 """The numeric fields of each type of entry."""
 
-ENDS_OF_TASKS = (TaskFinished, TaskFailed, TaskKilled, LaunchDropped)
+OF_TASKS = (TaskFinished, TaskFailed, TaskKilled, TaskAdopted, LaunchDropped)
 
 MAX_OVER = 100_000
 """The number of jobs that are over and still known; late messages may refer to them."""
@@ -107,10 +108,10 @@ class LogValidator:
             self._check_decision(decision)
 
     def _check_event(self, event: Event) -> None:
-        if isinstance(event, ENDS_OF_TASKS):
+        if isinstance(event, OF_TASKS):
             if not self._has_forgotten or event.phase.job in self._jobs:
                 self._check_task(event.phase, event.task)
-            if isinstance(event, LaunchDropped):
+            if isinstance(event, TaskAdopted | LaunchDropped):
                 self._check_host(event.host)
             elif isinstance(event, TaskFinished):
                 self._finish(event.phase.job, 1)

@@ -7,7 +7,7 @@ from math import inf
 from typing import Protocol
 
 from slotwise.core.decisions import Decision, GiveUp, Launch, Preempt
-from slotwise.core.events import Event
+from slotwise.core.events import Event, TaskAdopted, launches
 from slotwise.core.log import RULES_RESERVING, Header
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
@@ -90,11 +90,19 @@ def turn(
     record: Record,
     events: Sequence[Event],
 ) -> None:
-    """One turn: apply the events, decide, carry out the decisions, record everything."""
+    """One turn: apply the events, decide, carry out the decisions, record everything.
+
+    The attempts of adopted tasks begin before the decisions. Those that the state could not
+    count as running are not recorded.
+    """
     now = backend.now
     snapshot = state.at(now)
     for event in events:
         state.apply(event)
+    if state.adopted:
+        events = [e for e in events if not isinstance(e, TaskAdopted) or state.adopted[e]]
+        for launch in launches(events, ()):
+            backend.perform(launch)
     decided: list[Decision] = []
     while decisions := scheduler.decide(snapshot):
         for decision in decisions:

@@ -275,6 +275,25 @@ class PhaseState(ShareNode):
             return False
         return not self.limits or not self.is_at_limit
 
+    def may_adopt(self, launch: Launch) -> bool:
+        """Whether a task that an earlier run has begun can count as launched.
+
+        Limits of pools do not matter, since it runs in any case.
+        """
+        return (
+            self.is_ready
+            and not (self.is_gang or self.is_pinned)
+            and self.allows(launch.host)
+            and self._status[launch.task] == PENDING
+            and launch.attempt == self.attempt_of(launch.task)
+            and self.running + self.unit <= self.max_share
+        )
+
+    def note_excess(self) -> None:
+        """Its pools may hold what they hold now, even if that is more than their max shares."""
+        for share in self.limits:
+            share.excess = max(share.excess, share.running)
+
     @property
     def is_at_limit(self) -> bool:
         """Whether a pool above it has no room for one more of its tasks."""

@@ -50,3 +50,15 @@ def exceeded(time_limit: float) -> str:
         if time_limit % seconds == 0:
             return f"exceeded its time limit of {time_limit / seconds:.0f} {unit}"
     return f"exceeded its time limit of {time_limit:g} s"
+
+
+def output_lost(phase: str, task: int | None, times: int, reason: str) -> str:
+    """The reason why a job fails that has lost the output of a task, or a gang, too often."""
+    what, which = (
+        (f"gang {phase}", "gang") if task is None else (f"{phase} task {task}", "task")
+    )
+    why = f": {reason}" if reason else ""
+    return (
+        f"the output of {what} was lost; this {which} has lost its slot or its output"
+        f" {times} times{why}"
+    )

@@ -119,6 +119,16 @@ class Spare:
             return (min(able)[1],) if able else ()
         return tuple(d for d, left in enumerate(free) if left == UNIT)[: amount // UNIT]
 
+    def has_free(self, launch: Launch, request: Resources) -> bool:
+        """Whether the host of a launch has this free, on the devices of the launch."""
+        amounts, free = self._amounts.get(launch.host, {}), self._devices.get(launch.host, ())
+        amount = request.get(GPU, 0)
+        if len(launch.devices) != (max(1, amount // UNIT) if amount else 0):
+            return False
+        if any(n >= len(free) or free[n] < min(amount, UNIT) for n in launch.devices):
+            return False
+        return all(amounts.get(n, 0) >= most for n, most in request.pairs if n != GPU)
+
     def take(self, launch: Launch, phase: ResourceHolder) -> None:
         """Take what a task requests of its host, with its devices."""
         host = launch.host

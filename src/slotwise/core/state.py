@@ -47,6 +47,7 @@ from slotwise.core.events import (
     PhaseClosed,
     PoolsChanged,
     SchedulerChanged,
+    TaskAdopted,
     TaskFailed,
     TaskFinished,
     TaskKilled,
@@ -66,10 +67,10 @@ from slotwise.core.phase_state import PhaseState, check_phase, group_phases, pha
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
-from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
+from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX, output_lost
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
-from slotwise.core.turns import LocalityWaitTimer
+from slotwise.core.turns import LocalityWaitTimer, first_wait
 
 UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
 """Entries after which no policy decides anything else than before."""
@@ -80,6 +81,7 @@ class State(Snapshot):
 
     A job that is over leaves it: it grows with what is alive, not with what has been.
     `completed` and `failed` hold how jobs ended in the current turn: at what time, or why.
+    `adopted` says of each task that an earlier run had begun whether it counts as running.
     """
 
     def __init__(
@@ -105,14 +107,14 @@ class State(Snapshot):
         super().__init__(cluster, pools, over_most, user)
         self._is_closed = False  # No more jobs arrive.
         self._left: set[str] = set()  # the hosts that have left, or will
-        self._default_work = default_work
-        self._limits = {False: attempts_max, True: losses_max}
+        self._default_work, self._limits = default_work, {False: attempts_max, True: losses_max}
         self._reserves, self._seed = reserves, seed
         # Of the kinds of slots for which phases waited:
         self._offers: dict[str, LocalityWaitTimer] = {}
         self._learned = Learned(default_work)
         self._phases = self._jobs.phases
         self.completed, self.failed = self._jobs.completed, self._jobs.failed
+        self.adopted: dict[TaskAdopted, bool] = {}
         self._of_kind = self._shares.of
         self._waits: list[tuple[float, PhaseId]] = []
         self._spared: list[float] = []  # when tasks may be stopped again for a pool's share
@@ -133,6 +135,7 @@ class State(Snapshot):
             TasksRunnable: self._tasks_runnable,
             TasksBlocked: self._tasks_blocked,
             TasksDropped: self._tasks_dropped,
+            TaskAdopted: self._task_adopted,
             HostLost: self._host_lost,
             HostJoined: self._host_joined,
             HostAdded: self._host_added,
@@ -175,6 +178,7 @@ class State(Snapshot):
             offers.end_turn(self.now, has_free=bool(free_of_kind[kind].by_host))
         self.now = now
         self.queues.has_time_passed = True
+        self.adopted.clear()
         if self.completed or self.failed:
             self._jobs.new_turn()
         for free in free_of_kind.values():
@@ -191,15 +195,7 @@ class State(Snapshot):
             wake = self.reallocates_from
         if self.delays and now < self.delays[0][0] < wake:
             wake = self.delays[0][0]
-        waits = self._waits
-        while waits:
-            until, phase_id = waits[0]
-            phase = self._phases.get(phase_id)
-            if phase is not None and phase.deferred_until == until and until > now:
-                if until < wake:
-                    wake = until
-                break
-            heappop(waits)  # The wait is over, or a launch ended it.
+        wake = min(wake, first_wait(self._waits, self._phases, now))
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)
@@ -423,14 +419,8 @@ class State(Snapshot):
         for task in (0,) if phase.is_gang else tasks:
             count = phase.count_bad_end(task, is_lost=True)
             if count >= self._limits[True]:
-                what, which = f"{phase.id.phase} task {task}", "this task"
-                if phase.is_gang:
-                    what, which = f"gang {phase.id.phase}", "this gang"
-                why = f": {event.reason}" if event.reason else ""
-                self.doomed[phase.job.id] = (
-                    f"the output of {what} was lost; {which} has lost its slot or its output"
-                    f" {count} times{why}"
-                )
+                which = phase.id.phase, None if phase.is_gang else task
+                self.doomed[phase.job.id] = output_lost(*which, count, event.reason)
         for name in phase.phase.after:  # It did not wait for them while it was done.
             wait_for_lost(phase, self._phases[PhaseId(phase.job.id, name)])
         for other in block_successors(phase, tasks):
@@ -472,6 +462,14 @@ class State(Snapshot):
         else:
             self._phase_done(phase, event.at)
 
+    def _task_adopted(self, event: TaskAdopted) -> None:
+        """Count a task as launched, unless it cannot begin or its host has no room for it."""
+        phase, launch, self.adopted[event] = self._phases.get(event.phase), event.launch, False
+        if phase and phase.may_adopt(launch) and self._hosts.has_room(launch, phase):
+            self.adopted[event] = True
+            self._begin_attempt(phase, launch)
+            phase.note_excess()
+
     def _settle_gated(self, phase: PhaseState) -> None:
         """Update the shares above a phase; it is ready while it has tasks that may run."""
         self._outdate_queues()
@@ -503,10 +501,13 @@ class State(Snapshot):
         self.is_stale = self.has_changed = self.has_shrunk = False
 
     def _launch(self, launch: Launch) -> None:
-        phase, now = self._phases[launch.phase], self.now
-        kind, width = phase.slot_kind, phase.width
+        phase = self._phases[launch.phase]
         # After its first task, a gang may launch the others.
         assert phase.may_launch or phase.is_gang, "no share is exceeded"
+        self._begin_attempt(phase, launch)
+
+    def _begin_attempt(self, phase: PhaseState, launch: Launch) -> None:
+        now, kind, width = self.now, phase.slot_kind, phase.width
         free, shares = self._hosts.free[kind], self._of_kind[kind]
         offers = self._offers.get(kind)
         reserved, host = shares.reserved, launch.host
@@ -727,8 +728,7 @@ class State(Snapshot):
 
     def _let_go(self, host: str) -> bool:
         """Remove a host that is to leave if no attempt runs there; whether it has left now."""
-        has_left = self._hosts.forget_if_idle(host)
-        if has_left:
+        if has_left := self._hosts.forget_if_idle(host):
             self._finished.forget(host)
         return has_left
 

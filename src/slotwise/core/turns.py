@@ -7,10 +7,12 @@ of pools, whatever the number of phases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush, heapreplace
+from math import inf
 from typing import NamedTuple
 
+from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import GroupNode, PoolState, Rank, ShareNode, whole
 
@@ -171,6 +173,19 @@ def _serve(path: list[_GroupAhead], alone: int, child: _Ahead, slots: int) -> No
 
 
 # Which waits for locality count: those of phases that were offered slots (Hadoop's rule).
+
+
+def first_wait(
+    waits: list[tuple[float, PhaseId]], phases: Mapping[PhaseId, PhaseState], now: float
+) -> float:
+    """When the first of these waits ends, a heap; infinity without one. Drops those before."""
+    while waits:
+        until, phase_id = waits[0]
+        phase = phases.get(phase_id)
+        if phase is not None and phase.deferred_until == until and until > now:
+            return until
+        heappop(waits)  # The wait is over, or a launch ended it.
+    return inf
 
 
 class LocalityWaitTimer:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -35,10 +32,10 @@ from slotwise.core.errors import (
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.core.rates import COMMAND_MARK
 from slotwise.core.resources import requested
+from slotwise.jobs.command_process import ENDING_SECONDS, adopting, send, start
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
-from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, children, descendants
 from slotwise.jobs.devices import given_variables
-from slotwise.jobs.endings import OomKills, signalled
+from slotwise.jobs.endings import UNKNOWN_CODE, OomKills, signalled
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.hosts.sockets import shares_files
 from slotwise.jobs.memory import reset_peak, wait_for_end
@@ -57,10 +54,6 @@ MAX_SHOWN = 500
 TAIL_BYTES, TAIL_LINES = 4000, 10
 """The maximum size of the end of stderr in the message about a failed command."""
 
-ENDING_SECONDS = 5.0
-"""How long a task waits for processes that it has killed to end, and how long a command may
-take to end after the SIGTERM at its time limit."""
-
 SHELL_SIGNAL = 128
 """A shell exits with this code plus the number of the signal that has ended its command."""
 
@@ -75,9 +68,6 @@ would start a thread per core."""
 
 HASH_SEED = "PYTHONHASHSEED"
 """The variable that is set for workers and not for commands."""
-
-SET_CHILD_SUBREAPER = 36
-"""The prctl operation that makes a process adopt its orphaned descendants."""
 
 
 TASK = re.compile(r"\{\{task\}\}|\{task\}")
@@ -129,22 +119,18 @@ class CommandRunner:
         ends when they have ended. Otherwise, processes that outlive the command are killed.
         """
         running.report_memory(0)  # From now on, this process itself does not count.
-        before, kills = frozenset(children(os.getpid())), OomKills()
-        handles = signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # An earlier call may ignore it.
-        mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        _adopt(True)
-        try:
-            with ExitStack() as stack:
-                opened = [stack.enter_context(_opened(path)) for path in files or ()]
-                code = self._run(task, attempt, opened, before)
-                said = _end_of(opened[1]) if code and opened else ""
-        finally:
-            _end_rest(before)
-            _adopt(False)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            signal.signal(signal.SIGCHLD, handles)
+        kills = OomKills()
+        with adopting(running.stop_requested) as started, ExitStack() as stack:
+            opened = [stack.enter_context(opened_for_output(path)) for path in files or ()]
+            code = self._run(task, attempt, opened, started)
+            said = end_of(opened[1]) if code and opened else ""
+        self.check(code, said, kills)
+
+    def check(self, code: int, said: str, kills: OomKills) -> None:
+        """End the task after its command. Raises SlotwiseError unless that exited with 0.
+
+        `said` are the last lines of its stderr, or empty; `kills` was made before it began.
+        """
         if code and running.stop_requested():
             running.stop()
         if code:
@@ -152,33 +138,28 @@ class CommandRunner:
             hint = kills.hint() if code in KILLED else ""
             raise kind(f"{said}the command {_ended(code)}{hint}")
 
-    def _run(
-        self, task: int, attempt: int, opened: Sequence[BinaryIO], before: frozenset[int]
-    ) -> int:
-        out, err = opened or (None, None)
-        reset_peak()
+    def parts(self, task: int, attempt: int) -> tuple[str | list[str], str, dict[str, str]]:
+        """The command, its folder and its environment for an attempt, in this worker."""
         numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
         stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
+        command = self.command if isinstance(self.command, str) else self._words(task)
+        return command, self.cwd, {**self._environment(), **self.env, **stated}
+
+    def _run(
+        self,
+        task: int,
+        attempt: int,
+        opened: Sequence[BinaryIO],
+        started: Callable[[], list[int]],
+    ) -> int:
+        reset_peak()
         try:
-            process = subprocess.Popen(
-                self.command if isinstance(self.command, str) else self._words(task),
-                shell=isinstance(self.command, str),
-                cwd=self.cwd,
-                env={**self._environment(), **self.env, **stated},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-            )
+            process = start(*self.parts(task, attempt), opened)
         except OSError as error:
-            raise SlotwiseError(
-                f"the command cannot be started: {error.strerror} ({error.filename}); check the"
-                " command and its cwd"
-            ) from error
-        running.on_stop_request(lambda _: _signal(_started(before), signal.SIGTERM))
+            raise not_started(error) from error
+        running.on_stop_request(lambda _: send(started(), signal.SIGTERM))
         try:
-            status, largest = wait_for_end(
-                process.pid, lambda: _started(before), running.report_memory
-            )
+            status, largest = wait_for_end(process.pid, started, running.report_memory)
         except ChildProcessError as error:  # Popen would report exit code 0.
             raise SlotwiseError(
                 f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"
@@ -302,10 +283,8 @@ class Commands(Execution):
             self._check_inputs()
         except InputError as error:
             raise InputChanged(str(error)) from None
-        if self._lacks_results:
-            self._lacks_results = False
-            self.runner = self._command.with_results()
-        return (task, attempt, self._staged(task, attempt) or None)
+        self._read_results()
+        return (task, attempt, self.output_files(phase, task, attempt) or None)
 
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
         """Return the files that become part of the output if the attempt succeeds."""
@@ -358,6 +337,12 @@ class Commands(Execution):
             except InputError as error:
                 raise InputError(f"job {self.job.id!r}: {error}") from None
             self._find_inputs = None
+
+    def _read_results(self) -> None:
+        """Replace the words of the command that are results of other jobs; only once."""
+        if self._lacks_results:
+            self._lacks_results = False
+            self.runner = self._command.with_results()
 
     def _open(self) -> None:
         if self._is_open or self._output is None:
@@ -515,35 +500,12 @@ def _is_found(runner: CommandRunner) -> bool:
     return shutil.which(program, path=path) is not None
 
 
-def _started(before: frozenset[int]) -> list[int]:
-    """Return the processes of the command, also those that left its group or lost a parent."""
-    mine = [pid for pid in children(os.getpid()) if pid not in before]
-    return [*mine, *(pid for one in mine for pid in descendants(one))]
-
-
-def _end_rest(before: frozenset[int]) -> None:
-    """Wait for processes that outlive the command; kill them unless a stop was requested."""
-    until = time.monotonic() + ENDING_SECONDS
-    while rest := _started(before):
-        if not running.stop_requested():
-            _signal(rest, signal.SIGKILL)
-            if time.monotonic() > until:
-                return
-        for pid in rest:
-            with suppress(ChildProcessError):  # This process has not adopted it yet.
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.001)
-
-
-def _adopt(adopts: bool) -> None:
-    """Start or stop adopting descendants whose parents end."""
-    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
-
-
-def _signal(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+def not_started(error: OSError) -> SlotwiseError:
+    """The error of an attempt whose command could not be started."""
+    return SlotwiseError(
+        f"the command cannot be started: {error.strerror} ({error.filename}); check the command"
+        " and its cwd"
+    )
 
 
 def _ended(code: int) -> str:
@@ -555,7 +517,7 @@ def _ended(code: int) -> str:
     return f"exited with code {code}"
 
 
-def _opened(path: str) -> BinaryIO:
+def opened_for_output(path: str) -> BinaryIO:
     """The file at a path."""
     try:
         return open(path, "w+b")
@@ -563,7 +525,7 @@ def _opened(path: str) -> BinaryIO:
         raise OutputError.of(path, error) from error
 
 
-def _end_of(stderr: BinaryIO) -> str:
+def end_of(stderr: BinaryIO) -> str:
     """Return the last lines of a file with the stderr of a command, for a message."""
     stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - TAIL_BYTES))
     return last_lines(stderr.read())

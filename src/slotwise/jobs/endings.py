@@ -1,4 +1,4 @@
-"""How a process has ended: the name of a signal, and whether the kernel lacked memory."""
+"""Processes: how one has ended, whether the kernel lacked memory, and which others it has."""
 
 from __future__ import annotations
 
@@ -76,3 +76,30 @@ def memory_groups(root: str = "/") -> Iterator[tuple[str, bool]]:
                 yield os.path.join(top, path), not controllers
                 path = os.path.dirname(path)
             yield top, not controllers  # A container may see its own group as the whole tree.
+
+
+# Descendants of processes.
+
+UNKNOWN_CODE = "this program ignores SIGCHLD, or has waited for all of its children"
+"""The reason why the exit code of a child is unknown."""
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, also ended ones that it has not waited for."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with (
+                suppress(OSError),
+                open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file,
+            ):
+                found += map(int, file.read().split())
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the descendants of a process, parents first."""
+    found = children(pid)
+    for one in found:  # The list grows during the loop.
+        found += children(one)
+    return found

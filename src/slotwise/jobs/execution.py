@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from slotwise.core.rates import Rates
 
 
+class TaskPlace(NamedTuple):
+    """Where a task runs: its host, and the numbers of the GPUs there that it has."""
+
+    host: str
+    devices: tuple[int, ...] = ()
+
+
 class Execution(ABC):
     """One job on a live backend: the code of its tasks, and the handling of their results.
 
@@ -45,6 +52,13 @@ class Execution(ABC):
 
     done_before: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """The tasks, by phase, that an earlier run has done."""
+
+    adopted: Mapping[str, Mapping[int, TaskPlace]] = MappingProxyType({})
+    """The tasks, by phase, that an earlier run has begun and that run on, with their places.
+
+    Where there is room they are counted as running when the job arrives, and begin first.
+    Others begin when they are launched. `arguments` says how their attempts are attached to.
+    """
 
     unpickles = False
     """Whether results are unpickled in this process. If not, `finished` gets the bytes that a
@@ -121,6 +135,10 @@ class Execution(ABC):
         the host, or empty without an agent.
         """
         return True
+
+    def seconds_before(self, phase: str, task: int) -> float:
+        """The seconds for which the attempt that now begins had run in an earlier run."""
+        return 0.0
 
     @abstractmethod
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from slotwise.jobs.dataflow.process_group import descendants
-from slotwise.jobs.endings import memory_groups
+from slotwise.jobs.endings import descendants, memory_groups
 
 RESERVE_PART, RESERVE_MIN, RESERVE_MAX = 16, 256 << 20, 4 << 30
 """The part of the memory that tasks do not get, and its least and greatest size.
@@ -95,21 +94,28 @@ def wait_for_end(
     this process, about 40 MB, with which a child shares memory until it runs its program.
     ChildProcessError if the status is unknown.
     """
-    pause, ended = SAMPLE_SECONDS, select.poll()
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:
         raise ChildProcessError from None
     try:
-        ended.register(watched, select.POLLIN)
-        while not ended.poll(pause * 1000):
-            began = time.monotonic()
-            report(memory_of(processes()))
-            pause = max(SAMPLE_SECONDS, (time.monotonic() - began) / SAMPLE_PART)
+        watch(watched, processes, report)
     finally:
         os.close(watched)
     _, status, usage = os.wait4(pid, 0)
     return status, usage.ru_maxrss << 10
+
+
+def watch(
+    pidfd: int, processes: Callable[[], Iterable[int]], report: Callable[[int], None]
+) -> None:
+    """Wait for the end of a process, of any parent; `report` is that of `wait_for_end`."""
+    pause, ended = SAMPLE_SECONDS, select.poll()
+    ended.register(pidfd, select.POLLIN)
+    while not ended.poll(pause * 1000):
+        began = time.monotonic()
+        report(memory_of(processes()))
+        pause = max(SAMPLE_SECONDS, (time.monotonic() - began) / SAMPLE_PART)
 
 
 def tree_memory(pid: int) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 
 from slotwise.core.job import Job, Phase, Sizes
 from slotwise.core.rates import COMMAND_MARK, Rates
-from slotwise.jobs.commands import ENDING_SECONDS, PHASE
+from slotwise.jobs.command_process import ENDING_SECONDS
+from slotwise.jobs.commands import PHASE
 from slotwise.jobs.execution import Execution, LostInputError
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from slotwise.backends.local.backend import HOST
 from slotwise.backends.local.call_stream import CallFiles
 from slotwise.core.decisions import Decision, GiveUp, Launch
 from slotwise.core.dependencies import (
@@ -24,7 +25,7 @@ from slotwise.service.records import StoredJob, StoredTask
 from slotwise.service.settings import HELD, Settings
 from slotwise.service.store import Store
 from slotwise.service.streams import Stream, Streams, note_before
-from slotwise.service.supervised import Supervision
+from slotwise.service.supervised import Spawner, SupervisedCommands, Supervision
 from slotwise.service.wire import frame
 from slotwise.sessions import changes
 from slotwise.sessions.futures import Future
@@ -68,7 +69,12 @@ class Engine:
         )
         self.core = core = self.session._intake
         core.files, core.unused = CallFiles(is_local=False, stores=False), _as_stated
-        self.supervision = Supervision.begin(self.folder, run, is_local=settings.dask is None)
+        self._spawner = None if settings.dask else Spawner(self.folder)
+        self.supervision = (
+            None
+            if self._spawner is None
+            else Supervision(str(self.folder), run, self._spawner, HOST)
+        )
         self.planner = Planner(core, self.supervision, self.session._limits, self._result)
         self.streams = Streams(core, store, hub, self._stream_over)
         self._live: dict[str, tuple[StoredJob, Future[Any], Execution]] = {}
@@ -159,19 +165,28 @@ class Engine:
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
         """Store how a job ended, then tell who waits for it."""
-        code = self.supervision.code(record.id)
+        code = self._code(record.id, state)
         self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
 
         def tell() -> None:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
-            self.supervision.forget(record.id)
             with suppress(Exception):  # It is told again when the client asks.
                 self.tell(self.store.job(record.id))
 
         end = partial(self.store.end, record.id, state, at, reason, code, result)
         insist(end, tell)
+
+    def _code(self, job: str, state: str) -> int | None:
+        """The exit code of a job of commands."""
+        live = self._live.get(job)
+        if live is None or live[0].kind != "command":
+            return None
+        execution = live[2]
+        if state == "done":
+            return 0
+        return execution.code if isinstance(execution, SupervisedCommands) else None
 
     def tell(self, record: StoredJob | None) -> None:
         """Tell who waits for a job that it is over."""
@@ -278,7 +293,9 @@ class Engine:
 
     def leave(self, seconds: float) -> None:
         """Close the session: calls may end within this time, commands stay as they are."""
-        self.supervision.leave()
+        for _, _, execution in list(self._live.values()):
+            if isinstance(execution, SupervisedCommands):
+                execution.leave()
         with suppress(RuntimeError):  # The session has ended by an error.
             for host in self.session.hosts():
                 self.session.remove_host(host.name, drain=True)
@@ -287,7 +304,8 @@ class Engine:
             time.sleep(0.05)
         self.is_leaving = self.streams.is_leaving = True
         self.session.close(cancels=True)
-        self.supervision.close()
+        if self._spawner is not None:
+            self._spawner.close()
 
 
 def job_frame(record: StoredJob) -> bytes:

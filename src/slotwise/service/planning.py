@@ -19,7 +19,7 @@ from slotwise.jobs.commands import Commands, ResultOf
 from slotwise.jobs.execution import Execution
 from slotwise.service.hosted import HostedExecution
 from slotwise.service.records import StoredJob
-from slotwise.service.supervised import Supervision
+from slotwise.service.supervised import SupervisedCommands, Supervision
 from slotwise.service.wire import frame, frames
 from slotwise.sessions.intake import SessionCore
 from slotwise.sources import Source, with_limits
@@ -159,12 +159,13 @@ class Spec:
 class Planner:
     """Makes executions for the session of a server.
 
+    supervision  how commands outlive the server; None if they do not, on other hosts
     limits   the defaults of `retry_delay` and `time_limit`
     result   the result of a job that is over, as text
     """
 
     core: SessionCore
-    supervision: Supervision
+    supervision: Supervision | None
     limits: Mapping[str, Any]
     result: Callable[[str], str]
 
@@ -214,7 +215,8 @@ class Planner:
         (made,) = Source(Workload((job,), folder=Path(folder))).executions(cluster)
         if isinstance(made, Commands):
             made.runs_for(environ, self._words(one.words))
-            return self.supervision.of(made)
+            if self.supervision is not None:
+                return SupervisedCommands(made, self.supervision)
         return made
 
     def _words(self, words: Mapping[int, str]) -> dict[int, ResultOf]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from slotwise.core.dependencies import predecessor_failed
 from slotwise.core.errors import SlotwiseError
-from slotwise.jobs.commands import PHASE
+from slotwise.service import supervised
 from slotwise.service.engine import Engine
 from slotwise.service.planning import Spec
 from slotwise.service.records import OPEN, StoredJob
@@ -40,7 +39,7 @@ class Restored(NamedTuple):
 def restore(engine: Engine) -> Restored:
     """Give all open jobs to the session: first those whose commands still run."""
     jobs = engine.store.open_jobs()
-    adopted = {one.id: engine.supervision.found(one.id) for one in jobs}
+    adopted = {one.id: _found(engine, one) for one in jobs}
     counts = [0, 0, 0, 0]
     for record in sorted(jobs, key=lambda one: (not adopted[one.id], one.number)):
         try:
@@ -53,7 +52,7 @@ def restore(engine: Engine) -> Restored:
 QUEUED, ADOPTED, AGAIN, LOST_NOW = range(4)
 
 
-def _restored(engine: Engine, record: StoredJob, adopted: Mapping[int, bool]) -> int:
+def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
     """Give a job to the session; the index of the count that it belongs to."""
     has_begun = record.begun is not None
     if record.kind == "calls":
@@ -85,13 +84,18 @@ def _restored(engine: Engine, record: StoredJob, adopted: Mapping[int, bool]) ->
         changed=_changed(record),
         done=done,
     )
-    tasks = [task for task in adopted if task not in done]
-    if tasks:
-        host = engine.core.state.cluster.hosts[0].name
-        execution.adopted = {PHASE: dict.fromkeys(tasks, host)}
     execution.open()
     engine.enter(record, execution)
-    return ADOPTED if tasks else AGAIN if has_begun else QUEUED
+    return ADOPTED if adopted else AGAIN if has_begun else QUEUED
+
+
+def _found(engine: Engine, record: StoredJob) -> bool:
+    """Whether commands of a job still run, or have ended since."""
+    if record.kind != "command" or record.begun is None:
+        return False
+    found = supervised.records(engine.folder, record.id)
+    done = {one.task for one in engine.store.tasks(record.id) if one.state == "done"}
+    return any(one.state != "lost" and one.task not in done for one in found)
 
 
 def _calls(engine: Engine, record: StoredJob) -> int:

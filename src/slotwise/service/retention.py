@@ -9,6 +9,7 @@ from pathlib import Path
 
 from slotwise.backends.attempt_logs import file_name, files_of_job
 from slotwise.run_folder import RunFolder
+from slotwise.service import supervised
 from slotwise.service.engine import Engine
 from slotwise.service.records import OPEN
 
@@ -32,7 +33,7 @@ def prune(engine: Engine) -> list[str]:
 
 def forget_output(engine: Engine, job: str) -> None:
     """Remove what the tasks of a job have printed."""
-    engine.supervision.remove(job)
+    supervised.remove(engine.folder, job)
     for run in engine.folder.glob("runs/*"):
         folder = run / "logs" / file_name(job)
         freed = _remove(file.path for file in files_of_job(folder))
@@ -59,3 +60,20 @@ def _remove_runs(engine: Engine) -> None:
     for run in engine.folder.glob("runs/*"):
         if run.name != f"{engine.run:06}" and not any((run / "logs").glob("*")):
             RunFolder(run).remove()
+
+
+def end_left_over(engine: Engine) -> int:
+    """End commands of jobs that are over, which a server that was killed has left; how many.
+
+    It reads the records of all jobs: O(jobs that are kept).
+    """
+    known = [job.id for job in engine.store.open_jobs()]
+    alive = [
+        found
+        for found in supervised.left_over(engine.folder, known)
+        if found.state == "alive" and not engine.is_open(found.job)
+    ]
+    for found in alive:
+        place = supervised.job_folder(engine.folder, found.job)
+        supervised.end(found, f"{place}/{found.task}")
+    return len(alive)

@@ -24,7 +24,7 @@ from slotwise.service import restore
 from slotwise.service.engine import Engine
 from slotwise.service.hub import Hub
 from slotwise.service.reloading import changed
-from slotwise.service.retention import prune
+from slotwise.service.retention import end_left_over, prune
 from slotwise.service.server import Server
 from slotwise.service.settings import Settings
 from slotwise.service.store import Store
@@ -134,6 +134,7 @@ class Process:
     async def _until_end(self) -> int:
         """Wait for a signal; 1 if the session has failed."""
         next_prune = 0.0
+        await run_in_threadpool(end_left_over, self._engine)
         while not self._ending.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), CHECK_SECONDS)

@@ -10,10 +10,17 @@ from typing import Any, TypeVar, cast
 
 from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import Decision, GiveUp, Launch
+from slotwise.core.decisions import Decision, GiveUp
 from slotwise.core.dependencies import check_dependencies
 from slotwise.core.errors import InputError, SlotwiseError, check_name, suggestion
-from slotwise.core.events import Event, JobCancelled, JobsClosed, PhaseClosed, TaskFinished
+from slotwise.core.events import (
+    Event,
+    JobCancelled,
+    JobsClosed,
+    PhaseClosed,
+    TaskFinished,
+    launches,
+)
 from slotwise.core.history import HistoryWriter, read_history
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.log import Header
@@ -334,9 +341,10 @@ class SessionCore:
                 job = event.phase.job
                 if job in self.jobs or job in self._calls:
                     self._end_if_over(job)
+        for launch in launches(events, decisions):
+            if launch.phase.job in self.jobs:
+                self.jobs[launch.phase.job][0]._start()
         for decision in decisions:
-            if isinstance(decision, Launch) and decision.phase.job in self.jobs:
-                self.jobs[decision.phase.job][0]._start()
             if isinstance(decision, GiveUp):
                 self._fail(decision.job, decision.reason)
 

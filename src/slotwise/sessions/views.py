@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from slotwise.core.decisions import Decision, Launch
+from slotwise.core.decisions import Decision
 from slotwise.core.dependencies import CANCELLED
 from slotwise.core.events import (
     Event,
@@ -19,6 +19,7 @@ from slotwise.core.events import (
     TaskFinished,
     TaskKilled,
     TasksAdded,
+    launches,
 )
 from slotwise.core.job import Job
 from slotwise.core.resources import amount_text
@@ -130,8 +131,8 @@ class SessionViews:
                 life.tasks += event.count
             elif isinstance(event, OutputLost) and (life := lives.get(event.phase.job)):
                 life.done -= len(event.tasks)
-        for one in decisions:
-            if isinstance(one, Launch) and (life := lives.get(one.phase.job)):
+        for one in launches(events, decisions):
+            if life := lives.get(one.phase.job):
                 life.started = now if life.started is None else life.started
         for name in arrived[:REASONS_MAX]:
             if lives[name].started is None and self._state.phases_of(name):

@@ -21,8 +21,8 @@ from slotwise.backends.local.backend import LocalBackend
 from slotwise.core.errors import InputError
 from slotwise.core.events import OutputLost, TaskFailed, TaskFinished
 from slotwise.jobs.dataflow.planning import plan_dataflow
-from slotwise.jobs.dataflow.process_group import descendants
 from slotwise.jobs.dataflow.stages import StagedGraph, derive
+from slotwise.jobs.endings import descendants
 from slotwise.jobs.staged import StagedExecution
 from tiers import examples
 

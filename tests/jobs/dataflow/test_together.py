@@ -20,7 +20,8 @@ from slotwise import task
 from slotwise.core.errors import SlotwiseError
 from slotwise.jobs.channels.carriers import BrokenChannelError
 from slotwise.jobs.channels.ring import SharedRing
-from slotwise.jobs.dataflow.process_group import descendants, run_together
+from slotwise.jobs.dataflow.process_group import run_together
+from slotwise.jobs.endings import descendants
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 from slotwise.jobs.hosts.files import MissingFilesError
 

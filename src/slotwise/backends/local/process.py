@@ -20,8 +20,7 @@ from slotwise.backends.local import worker
 from slotwise.backends.local.output import WorkerOutput, pipe
 from slotwise.backends.local.worker import OWN, REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
 from slotwise.jobs.commands import HASH_SEED
-from slotwise.jobs.dataflow.process_group import UNKNOWN_CODE, descendants
-from slotwise.jobs.endings import signalled
+from slotwise.jobs.endings import UNKNOWN_CODE, descendants, signalled
 from slotwise.jobs.memory import tree_memory
 
 OWN_OPTIONS = (

@@ -35,6 +35,7 @@ from slotwise.core.events import (
     TaskEnded,
     TaskFailed,
     TaskFinished,
+    launches,
 )
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.insight.report.text import (
@@ -174,10 +175,10 @@ class Progress:
             self._now, self._turned = now, time.monotonic()
             for event in events:
                 self._count_event(event)
+            for launch in launches(events, decisions):
+                self._launched(launch)
             for decision in decisions:
-                if isinstance(decision, Launch):
-                    self._launched(decision)
-                elif isinstance(decision, GiveUp):
+                if isinstance(decision, GiveUp):
                     self._given_up(decision)
 
     def __enter__(self) -> Self:

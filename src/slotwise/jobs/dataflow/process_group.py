@@ -22,7 +22,7 @@ from slotwise import task
 from slotwise.core.errors import InputChanged, SlotwiseError
 from slotwise.core.tracebacks import format_traceback
 from slotwise.jobs.channels.carriers import BrokenChannelError
-from slotwise.jobs.endings import signalled
+from slotwise.jobs.endings import descendants, signalled
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 
 CAUSE_SECONDS = 2.0
@@ -218,30 +218,3 @@ def _outcome(body: Body) -> Failure | tuple[object]:
         at = time.monotonic()
         kind = InputChanged if type(error) is InputChanged else SlotwiseError
         return Failure(True, at, kind(format_traceback(error)))
-
-
-# Descendants of processes.
-
-UNKNOWN_CODE = "this program ignores SIGCHLD, or has waited for all of its children"
-"""The reason why the exit code of a child is unknown."""
-
-
-def children(pid: int) -> list[int]:
-    """Return the children of a process, also ended ones that it has not waited for."""
-    found: list[int] = []
-    with suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with (
-                suppress(OSError),
-                open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file,
-            ):
-                found += map(int, file.read().split())
-    return found
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the descendants of a process, parents first."""
-    found = children(pid)
-    for one in found:  # The list grows during the loop.
-        found += children(one)
-    return found

@@ -1,0 +1,97 @@
+"""The processes of one command: their start, and the end of all of them.
+
+For the worker that runs a command, and for its supervisor in the service. This module imports
+little: the process from which supervisors are forked has only this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from slotwise.jobs.endings import children, descendants
+
+ENDING_SECONDS = 5.0
+"""How long a task waits for processes that it has killed to end, and how long a command may
+take to end after the SIGTERM at its time limit."""
+
+SET_CHILD_SUBREAPER = 36
+"""The prctl operation that makes a process adopt its orphaned descendants."""
+
+_prctl = ctypes.CDLL(None).prctl
+
+
+@contextmanager
+def adopting(stops: Callable[[], bool]) -> Iterator[Callable[[], list[int]]]:
+    """Within it, descendants that lose their parents become children of this process.
+
+    It gives a function that returns the processes that were started within it, also those that
+    left the process group or lost their parents. At the end it waits for them; it kills them
+    unless `stops` says that they were asked to stop. Meanwhile no signal is blocked, and the
+    exit codes of children are known.
+    """
+    before = frozenset(children(os.getpid()))
+    handles = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # An earlier call may ignore it.
+    mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def started() -> list[int]:
+        mine = [pid for pid in children(os.getpid()) if pid not in before]
+        return [*mine, *(pid for one in mine for pid in descendants(one))]
+
+    try:
+        yield started
+    finally:
+        _end_rest(started, stops)
+        _prctl(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGCHLD, handles)
+
+
+def start(
+    command: str | Sequence[str],
+    cwd: str,
+    environment: Mapping[str, str],
+    files: Sequence[BinaryIO],
+) -> subprocess.Popen[bytes]:
+    """Start a command: a list without a shell, a string with /bin/sh -c. Raises OSError.
+
+    `files` take its stdout and stderr; without any, it writes to those of this process.
+    """
+    out, err = files or (None, None)
+    return subprocess.Popen(
+        command,
+        shell=isinstance(command, str),
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+    )
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to processes, of which some may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _end_rest(started: Callable[[], list[int]], stops: Callable[[], bool]) -> None:
+    """Wait for processes that outlive the command; kill them unless a stop was requested."""
+    until = time.monotonic() + ENDING_SECONDS
+    while rest := started():
+        if not stops():
+            send(rest, signal.SIGKILL)
+            if time.monotonic() > until:
+                return
+        for pid in rest:
+            with suppress(ChildProcessError):  # This process has not adopted it yet.
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.001)

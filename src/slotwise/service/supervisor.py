@@ -1,0 +1,239 @@
+"""Supervisors of commands: each command of the service has one, which outlives the server.
+
+The server starts one *spawner*, this module as a script. For each connection of a worker it
+forks a *supervisor*, which leaves the session of the server. For each request a supervisor
+starts a command, waits for all of its processes and records how it ended. It is neither a child
+nor in a group of the server or of a worker: when these are gone it ends with its command.
+
+It serves one worker, command after command, because a fork of Python costs as much as several
+spawns: each page that it touches first is copied. So a command costs about two spawns. A new
+interpreter for each would cost 10 ms and more.
+
+The file `record` in the folder of a task has two lines of JSON:
+
+- before the command starts: the supervisor, and what of the request names the attempt
+- after its end: `code`, or `error` (errno) with `place` if it could not be started; `memory`
+  (the peak of its largest process in bytes), `seconds`, and whether it was asked to stop
+
+Each line is one write, the second one to a block that is there also on a full disk. They are
+not synchronized: what a failure of the machine cuts was known to nobody, and runs again.
+
+A request is a line of JSON: `folder` (of the task), the names in `NAMED`, `command`, `cwd` and
+`environment`. The answer is the record, or an `error`. The command starts when the worker has
+sent one more byte: one that was killed meanwhile, perhaps before anybody could know that there
+is a record, starts nothing. A second line, when the command has ended and that is recorded, is
+empty. Then comes the next request, or the end of the connection.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from io import BufferedRWPair
+from typing import Any, NoReturn
+
+from slotwise.backends.local.worker import reset_signals
+from slotwise.jobs.command_process import adopting, send, start
+
+RECORD = "record"
+"""The name of the file of a task."""
+
+NAMED = ("job", "task", "run", "attempt", "out", "err", "devices")
+"""What a record has of its request. `run` is the number of the run of the server."""
+
+MARK = "SLOTWISE_SUPERVISOR"
+"""The environment variable of a command with the number and the start of its supervisor."""
+
+ANSWER_SECONDS = 30.0
+"""How long the answer of a supervisor may take, on a busy machine."""
+
+BACKLOG = 1024
+"""The number of requests that may wait."""
+
+CREDENTIALS = struct.Struct("3i")
+"""The process, user and group at the other end of a unix socket."""
+
+
+def serve(path: str, lifeline: int) -> None:
+    """Fork a supervisor for each connection, until the other end of the lifeline is closed.
+
+    A line on stdout says that the socket is there. Only processes of this user are served.
+    """
+    os.set_inheritable(lifeline, False)
+    reset_signals()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps supervisors.
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    folder, name = os.path.split(path)
+    os.chdir(folder)  # The whole path may be too long for a socket.
+    mask = os.umask(0o177)
+    listener.bind(name)
+    os.umask(mask)
+    own = os.stat(name)
+    listener.listen(BACKLOG)
+    print("ready", flush=True)
+    gc.collect()
+    gc.freeze()  # Collections in supervisors would copy all pages.
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    poll.register(listener, select.POLLIN)
+    while not any(descriptor == lifeline for descriptor, _ in poll.poll()):
+        connection, _ = listener.accept()
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        if CREDENTIALS.unpack(peer)[1] == os.getuid() and not _fork():
+            listener.close()
+            os.close(lifeline)
+            _supervise(connection)
+        connection.close()
+    with suppress(FileNotFoundError):
+        found = os.stat(name)
+        if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino):
+            os.unlink(name)
+
+
+def _fork() -> int:
+    """Fork; the client sees the end of its connection if that is not possible."""
+    try:
+        return os.fork()
+    except OSError as error:
+        print(f"slotwise: no supervisor can be started: {error.strerror}", file=sys.stderr)
+        return -1
+
+
+def _supervise(connection: socket.socket) -> NoReturn:
+    """Serve a connection in a forked process, which ends here."""
+    try:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
+        os.close(null)
+        Supervisor(connection).run()
+    finally:
+        os._exit(0)  # Records say all that there is to say.
+
+
+class Supervisor:
+    """The supervisor of the commands of a worker, in a process of its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._stops = False
+        self._send: Callable[[signal.Signals], None] | None = None  # to the command
+        self._pid = os.getpid()
+        self._start = start_of(self._pid)
+        signal.signal(signal.SIGTERM, self._on_stop)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def run(self) -> None:
+        """Serve requests until the worker has gone."""
+        with suppress(ConnectionError), self._connection.makefile("rwb") as stream:
+            while request := stream.readline():
+                self._serve(json.loads(request), stream)
+                stream.write(b"\n")
+                stream.flush()
+
+    def _serve(self, request: Mapping[str, Any], stream: BufferedRWPair) -> None:
+        """Start the command of a request, and record its end."""
+        place = os.path.join(request["folder"], RECORD)
+        record = {"pid": self._pid, "start": self._start, "begun": time.time()}
+        record |= {name: request[name] for name in NAMED}
+        answer: dict[str, Any] = record
+        self._stops = False
+        try:
+            file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.write(file, line(record))
+        except OSError as error:
+            answer = {"error": error.errno, "place": error.filename or place}
+        may_begin = b""
+        with suppress(ConnectionError):
+            stream.write(line(answer))
+            stream.flush()
+            may_begin = stream.read(1)
+        if answer is record and may_begin:
+            begun = time.monotonic()
+            with adopting(lambda: self._stops) as started:
+                ended = self._run(request, started)
+            self._send = None
+            ended |= {"seconds": time.monotonic() - begun, "stopped": self._stops}
+            os.write(file, line(ended))
+        elif answer is record:
+            with suppress(OSError), open(place, "rb") as found:
+                if found.read() == line(record):
+                    os.unlink(place)
+        if answer is record:
+            os.close(file)
+
+    def _run(
+        self, request: Mapping[str, Any], started: Callable[[], list[int]]
+    ) -> dict[str, Any]:
+        """Run the command to its end: how it ended, or why it could not start."""
+        environment = {**request["environment"], MARK: f"{self._pid} {self._start}"}
+        try:
+            with open(request["out"], "w+b") as out, open(request["err"], "w+b") as err:
+                process = start(request["command"], request["cwd"], environment, (out, err))
+        except OSError as error:
+            return {"error": error.errno, "place": error.filename}
+        self._send = lambda number: send(started(), number)
+        if self._stops:
+            self._send(signal.SIGTERM)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        return {"code": code, "memory": usage.ru_maxrss << 10}
+
+    def _on_stop(self, *_: object) -> None:
+        """Ask all processes of the command to stop."""
+        self._stops = True
+        if self._send is not None:
+            self._send(signal.SIGTERM)
+
+
+# What the server and its workers need as well.
+
+
+def line(plain: Mapping[str, Any]) -> bytes:
+    """A JSON object as one line."""
+    return json.dumps(plain).encode() + b"\n"
+
+
+def start_of(pid: int) -> str:
+    """When a process started, as no other of the same number has, also after a restart.
+
+    Empty if there is no such process.
+    """
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return f"{_boot()} {int(file.read(1024).rpartition(b')')[2].split()[19])}"
+    return ""
+
+
+@cache
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def pidfd_of(pid: int, started: str) -> int | None:
+    """A descriptor of the process of this number and start; None if it has ended."""
+    try:
+        found = os.pidfd_open(pid)
+    except (OSError, OverflowError):
+        return None
+    if start_of(pid) == started:
+        return found
+    os.close(found)
+    return None
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]))
