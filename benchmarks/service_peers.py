@@ -181,8 +181,11 @@ def task_spooler(folder: Path) -> Iterator[Peer]:
         if is_first:
             run("-u")
 
-    yield Peer(submit, lambda command, count: [submit(command) for _ in range(count)], best="-u")
-    run("-K")
+    try:
+        all_in_turn = lambda command, count: [submit(command) for _ in range(count)]
+        yield Peer(submit, all_in_turn, best="-u")
+    finally:
+        run("-K")
 
 
 @contextmanager
@@ -198,15 +201,21 @@ def gflow(folder: Path) -> Iterator[Peer]:
     batch, tmux = tool("gbatch", **environ), tool("tmux", **environ)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5 >> 20
     options = ["--auto-close", "-m", f"{memory}M"]
-    with process(folder, [path_of("gflowd")], **environ):
-        wait_for(lambda: socket.create_connection(("127.0.0.1", port)).close() or True)
-        yield Peer(
-            lambda command, first: batch(*options, *["-p", "100"] * first, *command),
-            lambda command, count: batch(*options, "--array", f"1-{count}", *command),
-            best="priority",
-        )
-    with suppress(subprocess.CalledProcessError):  # It ends with its last session.
-        tmux("kill-server")
+
+    def submit(command: Sequence[str], *more: str) -> None:
+        batch(*options, *more, *command, *["--"] * (len(command) == 1))  # Not a script.
+
+    try:
+        with process(folder, [path_of("gflowd")], **environ):
+            wait_for(lambda: socket.create_connection(("127.0.0.1", port)).close() or True)
+            yield Peer(
+                lambda command, first: submit(command, *["-p", "100"] * first),
+                lambda command, count: submit(command, "--array", f"1-{count}"),
+                best="priority",
+            )
+    finally:
+        with suppress(subprocess.CalledProcessError):  # It ends with its last session.
+            tmux("kill-server")
 
 
 SLURM = """\
@@ -253,13 +262,15 @@ def slurm(folder: Path) -> Iterator[Peer]:
         process(folder, [path_of("slurmd"), "-D", "-f", conf]),
     ):
         wait_for(lambda: b"idle" in info("-h"))
-        yield Peer(
-            lambda command, first: submit(command, *["-p", "urgent"] * first),
-            lambda command, count: submit(command, f"--array=1-{count}"),
-            best="partition",
-        )
-        cancel(f"--user={user}")
-        wait_for(lambda: not queue("-h"))
+        try:
+            yield Peer(
+                lambda command, first: submit(command, *["-p", "urgent"] * first),
+                lambda command, count: submit(command, f"--array=1-{count}"),
+                best="partition",
+            )
+        finally:
+            cancel(f"--user={user}")
+            wait_for(lambda: not queue("-h"))
 
 
 PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"))
