@@ -1,5 +1,7 @@
 """The demo: MapReduce jobs of three users share this machine, live and then simulated.
 
+In its second act three users share a service.
+
 `scripts/demo` runs it. All of its files are in out/demo.
 """
 
@@ -16,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 import slotwise
+from experiments import service_demo
 from experiments.measured import measured_jobs
 from slotwise.core.cluster import Cluster
 from slotwise.insight.report.page import write_pictures
@@ -80,6 +83,7 @@ def main() -> None:
     console.print(f"the workload: {file}", soft_wrap=True)
     console.print(f"the report:   {page}", soft_wrap=True)
     console.print(f"the pictures: {folder / 'pictures'}", soft_wrap=True)
+    service_demo.main(folder, console)
     console.print(f"the demo took {time.monotonic() - begun:.0f} s")
 
 

@@ -81,9 +81,11 @@ class RunningServer:
         return self.start()
 
     def get(self, path: str, **query: Any) -> Any:
+        """The JSON at a path."""
         return self.transport.get(path, **query)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON that answers a body."""
         return self.transport.post(path, body)
 
     def submit(self, *jobs: Mapping[str, Any], **more: Any) -> list[str]:
@@ -97,6 +99,7 @@ class RunningServer:
         return found
 
     def job(self, job: str) -> dict[str, Any]:
+        """All about a job."""
         found: dict[str, Any] = self.get(job_path(job))
         return found
 

@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from waiting import until
 
 
 def test_a_command_runs_and_its_output_is_kept(server: RunningServer) -> None:
+    """Its times are in order, too."""
     (job,) = server.submit({"command": ["sh", "-c", "echo out; echo err >&2"]})
     ended = server.wait(job)
     assert (job, ended["state"], ended["tasks_done"]) == ("1", "done", 1)
@@ -28,6 +31,7 @@ def test_a_command_runs_and_its_output_is_kept(server: RunningServer) -> None:
 def test_a_command_has_the_environment_and_the_folder_of_its_client(
     server: RunningServer,
 ) -> None:
+    """Those of the server do not matter."""
     jobs = [
         {"command": "echo $COLOUR; pwd", "env": {"COLOUR": "red"}},
         {"command": "echo $HUE"},
@@ -40,6 +44,7 @@ def test_a_command_has_the_environment_and_the_folder_of_its_client(
 
 
 def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) -> None:
+    """Also not after a restart."""
     command = {"command": ["true"]}
     assert server.submit({**command, "id": "a"}, command, {**command, "id": "a"}) == [
         "a",
@@ -53,6 +58,7 @@ def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) ->
 
 
 def test_the_same_key_gives_the_same_jobs(server: RunningServer) -> None:
+    """A client that does not know whether it was heard asks again."""
     command = {"command": ["true"]}
     first = server.submit(command, command, key="k")
     assert server.submit(command, command, key="k") == first
@@ -62,6 +68,7 @@ def test_the_same_key_gives_the_same_jobs(server: RunningServer) -> None:
 
 
 def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) -> None:
+    """Each message names what is wrong."""
     wrong = [
         ({"command": ["no-such-program"]}, "no-such-program"),
         ({"command": ["true"], "after": ["nobody"]}, "nobody"),
@@ -78,6 +85,7 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) ->
 
 
 def test_jobs_wait_for_others_also_for_earlier_ones(server: RunningServer) -> None:
+    """A job whose predecessor has failed is cancelled, unless it runs all the same."""
     gate = server.folder / "gate"
     wait = f"while [ ! -e {gate} ]; do sleep 0.02; done"
     (first,) = server.submit({"id": "first", "command": wait})
@@ -113,6 +121,7 @@ def test_jobs_wait_for_others_also_for_earlier_ones(server: RunningServer) -> No
 
 
 def test_a_job_is_held_released_moved_and_cancelled(server: RunningServer) -> None:
+    """A change is kept over a restart."""
     blocks = server.submit(*[{"command": ["sleep", "60"]}] * 2)
     (job,) = server.submit({"id": "job", "command": "true"})
     assert server.post("/v1/jobs/job/hold")["state"] == "held"
@@ -137,6 +146,7 @@ def test_a_job_is_held_released_moved_and_cancelled(server: RunningServer) -> No
 
 
 def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
+    """The numbers of pools, workers and status agree."""
     server.submit(*[{"command": ["sleep", "60"]}] * 2)
     (job,) = server.submit({"command": "true"})
     until(lambda: server.job(job)["reason"])
@@ -150,6 +160,7 @@ def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
 
 
 def test_old_jobs_are_listed_in_pages_and_forgotten(server: RunningServer) -> None:
+    """The newest are at the end."""
     jobs = server.submit(*[{"command": "true"}] * 7)
     for job in jobs:
         server.wait(job)
@@ -165,23 +176,50 @@ def test_old_jobs_are_listed_in_pages_and_forgotten(server: RunningServer) -> No
         server.job(jobs[0])
 
 
-def test_an_array_continues_with_the_tasks_that_are_not_done(server: RunningServer) -> None:
+def test_commands_survive_the_server(server: RunningServer) -> None:
+    """They run once although it is killed twice; tasks that are done do not run again."""
     gate = server.folder / "gate"
     script = (
         f"echo $SLOTWISE_TASK >> {server.folder}/ran;"
-        f" [ $SLOTWISE_TASK -lt 3 ] || while [ ! -e {gate} ]; do sleep 0.02; done"
+        f" [ $SLOTWISE_TASK -lt 3 ] || while [ ! -e {gate} ]; do sleep 0.02; done;"
+        " echo $SLOTWISE_TASK; exit $(($SLOTWISE_TASK / 5 * 7))"
     )
-    (job,) = server.submit({"command": script, "tasks": 6})
-    until(lambda: server.job(job)["tasks_done"] == 3 and server.job(job)["tasks_running"] == 2)
+    (job,) = server.submit({"command": script, "tasks": 6, "attempts": 1})
+    ran = server.folder / "ran"
+    until(lambda: ran.exists() and len(ran.read_text().split()) == 5)
+    until(lambda: server.job(job)["tasks_done"] == 3)
     server.restart()
+    until(lambda: server.job(job)["tasks_running"] == 2)
+    server.restart(signal.SIGTERM)
+    assert server.job(job)["restarts"] == 0
     gate.touch()
-    assert server.wait(job)["state"] == "done"
-    ran = (server.folder / "ran").read_text().split()
-    assert [ran.count(str(task)) for task in range(3)] == [1, 1, 1]
-    assert set(ran) == set("012345")
+    ended = server.wait(job)
+    assert (ended["state"], ended["code"]) == ("failed", 7)
+    assert sorted(ran.read_text().split()) == list("012345")
+    assert sorted(server.printed(job).split()) == list("012345")
+
+
+def test_a_command_that_ended_without_a_server_is_done(server: RunningServer) -> None:
+    """Its output folder is written by the next server."""
+    gate, out = server.folder / "gate", server.folder / "out"
+    begun, ended_by = server.folder / "begun", server.folder / "ended"
+    wait = (
+        f"touch {begun}; until [ -e {gate} ]; do sleep 0.02; done; echo done; touch {ended_by}"
+    )
+    (job,) = server.submit({"command": wait, "output": str(out)})
+    until(begun.exists)
+    server.end(signal.SIGKILL)
+    gate.touch()
+    until(ended_by.exists)
+    server.start()
+    ended = server.wait(job)
+    assert (ended["state"], ended["code"], ended["restarts"]) == ("done", 0, 0)
+    assert (out / "task-00000.out").read_text() == "done\n"
+    assert ended["output"] == str(out)
 
 
 def test_a_job_that_must_not_run_again_is_lost(server: RunningServer) -> None:
+    """Another one of the same kind runs again."""
     sleeps = {"phases": [{"name": "p", "work": 600, "tasks": 1}]}
     kept, lost = server.submit(sleeps, {**sleeps, "restart": False})
     until(lambda: server.job(kept)["begun"] and server.job(lost)["begun"])
@@ -193,6 +231,7 @@ def test_a_job_that_must_not_run_again_is_lost(server: RunningServer) -> None:
 
 
 def test_a_stop_in_order_keeps_the_queue(server: RunningServer) -> None:
+    """The next server runs it."""
     jobs = server.submit(*[{"command": ["sleep", "0.4"]}] * 4)
     assert server.end() == 0
     assert not (server.folder / "service" / "socket").exists()
@@ -201,6 +240,7 @@ def test_a_stop_in_order_keeps_the_queue(server: RunningServer) -> None:
 
 
 def test_the_socket_is_private_and_the_folder_has_one_server(server: RunningServer) -> None:
+    """A second server is refused, and harms nothing."""
     assert os.stat(server.folder / "service" / "socket").st_mode & 0o777 == 0o600
     assert os.stat(server.folder / "service").st_mode & 0o777 == 0o700
     assert server.process is not None
@@ -216,9 +256,7 @@ def test_the_socket_is_private_and_the_folder_has_one_server(server: RunningServ
 
 
 def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]) -> None:
-    import tempfile
-    from pathlib import Path
-
+    """A wrong one changes nothing; no task is lost."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "team.toml")
         config.write_text('scheduler = "fair"\n[[pools]]\nname = "a"\nweight = 2\n')
@@ -246,10 +284,15 @@ def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]
 
 
 def test_a_server_that_stops_accepts_nothing(server: RunningServer) -> None:
+    """Requests are told that it stops."""
     server.submit({"phases": [{"name": "p", "work": 600, "tasks": 1}]})
     assert server.process is not None
     os.kill(server.process.pid, signal.SIGTERM)
-    with pytest.raises(ServerClosedError):
+
+    def submit_until_closed() -> None:
         for _ in range(1000):
             server.submit({"command": "true"})
+
+    with pytest.raises(ServerClosedError):
+        submit_until_closed()
     assert server.process.wait(60) == 0

@@ -156,13 +156,17 @@ def test_the_first_end_of_a_job_counts(store: Store) -> None:
 
 
 def test_the_last_attempt_of_a_task_counts(store: Store) -> None:
-    """Ends of earlier attempts, and all after the task was done, do nothing."""
+    """After the task was done, later ends do nothing. A restart numbers attempts again."""
     added(store, "array", tasks=3)
     failed = StoredTask("array", 1, "failed", 1, 2, 1.0, 2.0, "exit code 2")
     done = replace(failed, state="done", attempt=2, code=0, reason="")
-    ends = [failed, failed, done, replace(failed, attempt=3), replace(done, task=0)]
+    again = replace(failed, code=9)
+    assert store.end_task(failed).result()
+    assert store.end_task(again).result()
+    assert store.tasks("array") == [again]
+    ends = [done, replace(failed, attempt=3), replace(done, task=0)]
     answers = [store.end_task(end) for end in ends]
-    assert [answer.result() for answer in answers] == [True, False, True, False, True]
+    assert [answer.result() for answer in answers] == [True, False, True]
     assert store.tasks("array") == [replace(done, task=0), done]
 
 

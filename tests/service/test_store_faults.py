@@ -79,7 +79,7 @@ def _without_version(path: Path) -> None:
 def _a_page(path: Path) -> None:
     """Of the many pages of jobs."""
     with path.open("r+b") as file:
-        file.seek(path.stat().st_size // 8192 * 4096)
+        file.seek(path.stat().st_size * 3 // 4 // 4096 * 4096)
         file.write(b"\xff" * 64)
 
 

@@ -62,6 +62,7 @@ def test_calls_without_slots_of_their_kind_are_refused() -> None:
         session.run(Job("j", (Phase("p", Tasks(1, 0.0), "map"),))).result(120.0)
 
 
+@pytest.mark.session_only("a server explains jobs that are over, by their state")
 def test_only_jobs_that_are_under_way_are_explained(session: Session) -> None:
     """A future that is done says so; the name of a job is checked."""
     done = session.submit(len, "abc")
@@ -74,6 +75,7 @@ def test_only_jobs_that_are_under_way_are_explained(session: Session) -> None:
         session.explain("typo")
 
 
+@pytest.mark.session_only("the configuration of the server has the pools")
 def test_pools_are_checked(session: Session) -> None:
     """Also when they are replaced."""
     with pytest.raises(InputError, match="pools: 'a' is not a pool"):

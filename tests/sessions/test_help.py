@@ -7,6 +7,7 @@ from inspect import getdoc
 
 from slotwise import Session
 from slotwise.running import Options
+from slotwise.sessions.methods import SessionMethods
 
 METHODS = """
     add_host change close command executor explain folder hosts jobs map now remove_host run
@@ -15,9 +16,9 @@ METHODS = """
 
 
 def test_a_session_has_only_what_users_may_call() -> None:
-    """Its internals are in objects that it owns, and it inherits from no other class."""
+    """Its internals are in objects that it owns, and a client has the same."""
     assert [name for name in dir(Session) if not name.startswith("_")] == METHODS.split()
-    assert Session.__bases__ == (object,)
+    assert Session.__bases__ == (SessionMethods,)
     assert Session.change.__qualname__ == "Session.change"
 
 

@@ -7,7 +7,7 @@ import pytest
 from slotwise import InputError, Session
 
 PATIENCE = 120.0
-MESSAGE = "a Session cannot be used inside a call"
+MESSAGE = "a (Session|Client) cannot be used inside a call"
 
 
 def test_a_session_is_no_argument_of_a_call(session: Session) -> None:

@@ -25,6 +25,7 @@ def test_what_a_call_prints_appears_on_stdout(
     assert capfd.readouterr() == ("apple\n", "")
 
 
+@pytest.mark.session_only("workers of a server have its key, not that of a client")
 def test_calls_use_a_manager_of_the_caller(session: Session) -> None:
     """Workers have the caller's key, which a manager asks for."""
     with SyncManager() as manager:

@@ -50,6 +50,7 @@ def test_a_job_that_cannot_run_is_refused(session: Session, tmp_path: Path) -> N
         broken.result(PATIENCE)
 
 
+@pytest.mark.session_only("a server gets a pickle of the calls for each of their runs")
 def test_the_same_calls_run_once_at_a_time(session: Session, tmp_path: Path) -> None:
     """A second run of the same object is refused while the first goes on."""
     with released(tmp_path / "go") as go:
@@ -90,8 +91,15 @@ def test_a_future_knows_why_its_job_waits(session: Session, tmp_path: Path) -> N
         (phase,) = calls[1].explain().phases
         assert (phase.running, phase.pending) == (1, 1)
         assert phase.why == "pool 'narrow' holds its max share of 1"
-        assert "both" in [one.job for one in session.jobs()]
-    over = calls[1].explain()
+        assert calls[1].job in [one.job for one in session.jobs()]
+
+
+@pytest.mark.session_only("a server keeps the state of a job that is over, and no waits")
+def test_a_future_knows_how_its_job_ended(session: Session) -> None:
+    """Also the pool."""
+    with session.executor(pool="narrow") as executor:
+        future = executor.submit(abs, -1)
+    over = future.explain()
     assert (over.pool, over.phases) == ("narrow", ())
     assert over.status.startswith("over: completed at ")
 

@@ -17,6 +17,9 @@ from slotwise.service.transport import MissingJobError, NoServerError, Transport
 OVER = frozenset({"done", "failed", "cancelled", "lost"})
 """The states of jobs that have ended."""
 
+LIVE = "running,queued,waiting,held"
+"""The other states, as they are asked for."""
+
 WAIT_SECONDS = 30.0
 """How long one request waits for the end of a job."""
 
@@ -31,13 +34,19 @@ STREAMS = {"out": "stdout", "err": "stderr"}
 Job = Mapping[str, Any]
 
 
-def server_with(job: str, url: str | None = None) -> Transport | None:
-    """The server if it runs and has this job; a server that is named must have it."""
+def server_with(
+    job: str, url: str | None = None, *, may_be_missing: bool = False
+) -> Transport | None:
+    """The server, or None if none runs, or it has no such job and that may be.
+
+    One that is named must run and have it.
+    """
     transport = Transport(url)
     try:
         transport.get(job_path(job))
-    except (NoServerError, MissingJobError):
-        if url is not None:
+    except (NoServerError, MissingJobError) as error:
+        is_expected = may_be_missing or isinstance(error, NoServerError)
+        if url is not None or not is_expected:
             raise
         return None
     return transport

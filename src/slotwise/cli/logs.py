@@ -76,7 +76,7 @@ def show_logs(
         _list_runs(as_json)
         return
     if job is not None and run is None:
-        transport = server_with(job, server)
+        transport = server_with(job, server, may_be_missing=bool(RunFolder.all()))
         if transport is not None:
             stream = None if out == err else "out" if out else "err"
             chosen: Any = {"stream": stream, "attempt": attempt, "follow": follow}

@@ -67,7 +67,6 @@ app = Application(
 )
 app.add_typer(trace, name="trace")
 app.add_typer(pools, name="pools")
-add_commands(app)
 
 EXAMPLE = """
 A workload file, **jobs.yaml**:
@@ -387,6 +386,7 @@ app.command(name="serve")(serve)
 app.command(name="logs")(show_logs)
 app.command(name="show")(show_dataflow)
 app.command(name="history")(show_history)
+add_commands(app)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from slotwise.cli.application import (
     print_json,
     show_message,
 )
-from slotwise.cli.following import exit_code, is_over, show_end, wait_for, wait_for_any
+from slotwise.cli.following import LIVE, exit_code, is_over, show_end, wait_for, wait_for_any
 from slotwise.cli.parsing import Json, seconds_option
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service.transport import NoServerError, Transport, job_path
@@ -29,8 +29,8 @@ from slotwise.service.transport import NoServerError, Transport, job_path
 NAMES_MAX = 100
 """The most names that a completion offers."""
 
-COMPLETION_SECONDS = 1.0
-"""How old the names of a completion may make a shell wait."""
+JOBS_MAX = 10_000
+"""The most jobs that one command cancels."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -133,7 +133,7 @@ def list_jobs(
     from slotwise.cli import service_tables
 
     if state is None and not shows_all:
-        state = "running,queued,waiting,held"
+        state = LIVE
     found = Transport(server).get("/v1/jobs", state=state, pool=pool, user=user, limit=limit)
     if as_json:
         print_json(found)
@@ -201,7 +201,7 @@ def cancel_jobs(
     if bool(named) == (all_ or pool is not None):
         raise InputError("name the jobs to cancel, or add --all or --pool")
     if not named:
-        query = {"state": "running,queued,waiting,held", "pool": pool, "limit": 100_000}
+        query = {"state": LIVE, "pool": pool, "limit": JOBS_MAX}
         named = [str(job["id"]) for job in transport.get("/v1/jobs", **query)["jobs"]]
     if len(named) > 1 and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm(f"cancel {len(named)} jobs?", abort=True, err=True)

@@ -45,14 +45,24 @@ def text_of(value: object, style: str = "") -> Text:
 def table_of(
     headings: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[int] = ()
 ) -> Table:
-    """A table of plain cells; columns of `numbers` are aligned to the right."""
+    """A table of plain cells; columns of `numbers` are aligned to the right.
+
+    The last column is cut to the width of the terminal, so that the others are whole.
+    """
+    cells = [[one if isinstance(one, Text) else text_of(one) for one in row] for row in rows]
     right = set(numbers)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, heading in enumerate(headings):
         justify: Any = "right" if place in right else "left"
         table.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        table.add_row(*(one if isinstance(one, Text) else text_of(one) for one in row))
+    others = [
+        max(len(heading), *(row[place].cell_len for row in cells), 0) + 2
+        for place, heading in enumerate(headings[:-1])
+    ]
+    width = max(len(headings[-1]), console().width - sum(others))
+    for row in cells:
+        row[-1].truncate(width, overflow="ellipsis")
+        table.add_row(*row)
     return table
 
 

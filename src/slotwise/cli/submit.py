@@ -38,6 +38,12 @@ HELP = """Submit a command, or all jobs of a workload file, to the server.
 SHELL_SIGNS = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~]")
 """What only a shell understands in a command of one word."""
 
+_OF_ENTRY = re.compile(r"^jobs\[0\]\.(\w+)")
+"""The place of a value in the entry of a command, in messages of the server."""
+
+RESTORE_SECONDS = 30.0
+"""How long a server that has just been started may refuse jobs."""
+
 WORKLOAD_ENDINGS = (".yaml", ".yml", ".json")
 
 MEANT = {
@@ -302,18 +308,23 @@ def request_of(submitted: SubmittedWords) -> dict[str, Any]:
         "environ": dict(os.environ),
         "key": options.get("key"),
         "user": options.get("user"),
+        "hold": "hold" in options,
     }
 
 
 def submit(submitted: SubmittedWords) -> int:
     """Submit a command or a workload file; the exit code."""
-    from slotwise.service.transport import Transport, job_path
+    from slotwise.service.transport import Transport
 
     options = submitted.options
     transport = Transport(options.get("server"))
-    jobs = posted(transport, request_of(submitted))
-    if "hold" in options:
-        jobs = [transport.post(job_path(job["id"], "hold")) for job in jobs]
+    try:
+        jobs = posted(transport, request_of(submitted))
+    except InputError as error:
+        if submitted.file is not None:
+            raise
+        # Name options as they are on the command line.
+        raise InputError(_OF_ENTRY.sub(_as_option, str(error))) from None
     _show(jobs, options)
     if not options.keys() & {"wait", "follow"}:
         return 0
@@ -323,20 +334,26 @@ def submit(submitted: SubmittedWords) -> int:
     return max(map(exit_code, found))
 
 
+def _as_option(found: re.Match[str]) -> str:
+    return f"--{found[1].replace('_', '-')}"
+
+
 def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The jobs of a submission. Without a server it offers to start one, on a terminal."""
     from slotwise.service.transport import NoServerError
     from slotwise.service.wire import socket_of
 
-    try:
+    def post() -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = transport.post("/v1/jobs", body)["jobs"]
+        return jobs
+
+    try:
+        return post()
     except NoServerError as error:
         is_asked = sys.stdin.isatty() and sys.stderr.isatty() and transport.path == socket_of()
         if not is_asked or not _answered(f"slotwise: {error}\nstart one now? [Y/n] "):
             raise
-        _start_server()
-        jobs = transport.post("/v1/jobs", body)["jobs"]
-    return jobs
+    return _with_new_server(post)
 
 
 def _answered(question: str) -> bool:
@@ -346,13 +363,24 @@ def _answered(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("", "y", "yes")
 
 
-def _start_server() -> None:
-    """Start the user's server in the background; it prints why if it does not start."""
+def _with_new_server(post: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Start the user's server in the background, and post when it accepts jobs."""
     import subprocess
+    import time
+
+    from slotwise.service.transport import ServerClosedError
 
     words = [sys.executable, "-m", "slotwise", "serve", "--background"]
     if subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode:
         raise SlotwiseError("nothing was submitted, because the server did not start")
+    until = time.monotonic() + RESTORE_SECONDS
+    while True:
+        try:
+            return post()
+        except ServerClosedError:  # It reads the jobs of earlier servers first.
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
 
 
 def _show(jobs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:

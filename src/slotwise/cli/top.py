@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.live import Live
 
+from slotwise.cli.following import LIVE
 from slotwise.cli.service_tables import (
     Plain,
     console,
@@ -41,12 +42,14 @@ BAR_WIDTH = 40
 
 def view_of(transport: Transport) -> dict[str, Any]:
     """What is shown: the server, its pools, running jobs and the next ones in the queue."""
-    queued: Any = {"state": "queued,waiting,held", "limit": JOBS_MAX, "order": "oldest"}
+    running = transport.get("/v1/jobs", state="running", limit=JOBS_MAX)["jobs"]
+    live: Any = {"state": LIVE, "limit": JOBS_MAX + len(running), "order": "oldest"}
+    first = transport.get("/v1/jobs", **live)["jobs"]
     return {
         "server": transport.get("/v1"),
         "pools": transport.get("/v1/pools")["pools"],
-        "running": transport.get("/v1/jobs", state="running", limit=JOBS_MAX)["jobs"],
-        "queue": transport.get("/v1/jobs", **queued)["jobs"],
+        "running": running,
+        "queue": [job for job in first if job["state"] != "running"],
     }
 
 

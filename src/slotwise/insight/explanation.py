@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from typing import Any
 
@@ -132,6 +132,16 @@ class Explanation:
         """As a JSON object."""
         return asdict(self)
 
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Explanation:
+        """The explanation of what `to_plain` has returned; further keys are ignored.
+
+        Of a job that is over a server knows the `job` and a `text` only.
+        """
+        known = {"at": 0.0, "pool": "", "scheduler": "", "status": plain.get("text", "")}
+        known |= {one.name: plain[one.name] for one in fields(cls) if one.name in plain}
+        return cls(**{**known, "phases": tuple(map(_phase_of, plain.get("phases", ())))})
+
     def lines(self) -> Iterator[str]:
         """Yield the slots that it holds and the reasons, one fact per line."""
         return explanation_lines(self)
@@ -141,6 +151,25 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
+
+
+_PARTS = {
+    "shares": ShareExplained,
+    "over": ShareExplained,
+    "before": Neighbour,
+    "after": Neighbour,
+    "holders": Holding,
+}
+"""The classes of the lists of a phase."""
+
+
+def _phase_of(plain: Mapping[str, Any]) -> PhaseExplained:
+    parts: dict[str, Any] = {
+        name: tuple(made(**one) for one in plain.get(name, ())) for name, made in _PARTS.items()
+    }
+    estimate = plain.get("estimate")
+    parts["estimate"] = None if estimate is None else Estimated(**estimate)
+    return PhaseExplained(**{**plain, **parts})
 
 
 @dataclass(frozen=True, slots=True)

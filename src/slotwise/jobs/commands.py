@@ -79,9 +79,13 @@ IN_SHELL = re.compile(r"(?<![{$\\])\{task\}")
 
 @dataclass(frozen=True, slots=True)
 class ResultOf:
-    """A word of a command that is known when the jobs before it are done."""
+    """A word of a command that is known when the jobs before it are done.
+
+    job  the id of the job whose result it is, where a server reads it
+    """
 
     read: Callable[[], object]
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True)

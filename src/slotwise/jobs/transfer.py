@@ -114,6 +114,26 @@ def unpack(packed: bytes | Handle) -> Any:
     return get(packed) if isinstance(packed, Handle) else pickle.loads(packed)
 
 
+class _OnPath:
+    """Its pickle is loaded as another one, after folders were added to the path of modules."""
+
+    def __init__(self, folders: tuple[str, ...], packed: bytes) -> None:
+        self._given = folders, packed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load_on_path, self._given
+
+
+def on_path(folders: tuple[str, ...], packed: bytes) -> bytes:
+    """A pickle of the same value, for a process that may not import from these folders yet."""
+    return pickle.dumps(_OnPath(folders, packed), protocol=5) if folders else packed
+
+
+def _load_on_path(folders: tuple[str, ...], packed: bytes) -> Any:
+    sys.path.extend(folder for folder in folders if folder not in sys.path)
+    return pickle.loads(packed)
+
+
 def _store(parts: list[Pieces], folders: Iterable[str], name: str) -> Handle:
     spans, end = [], 0
     for size in map(_size, parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from slotwise.core.dependencies import (
     predecessor_failed,
 )
 from slotwise.core.errors import InputError, suggestion
-from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled, launches
 from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
@@ -81,6 +82,7 @@ class Engine:
         self._reasons: dict[str, str] = {}
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
         self._begun: set[str] = set()
+        self._launched: dict[tuple[str, int], float] = {}  # by job and task, of those that run
         self.is_leaving = False
         self._epoch = time.time() - core.now
 
@@ -110,10 +112,14 @@ class Engine:
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
     ) -> None:
         """Store what began and ended in a turn, and why jobs failed."""
+        if self.is_leaving:
+            return
         at = self._epoch + now
         for event in events:
             if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
                 self._task_over(event, at)
+        for launch in launches(events, decisions):
+            self._launched[launch.phase.job, launch.task] = at
         for one in decisions:
             if isinstance(one, Launch):
                 job = one.phase.job
@@ -121,24 +127,27 @@ class Engine:
                     self._begun.add(job)
                     self.store.begin(job, at)
                     self.hub.publish(of_job(job), "begun")
+                    live = self._live.get(job)
+                    if live is not None and live[0].client:
+                        begun = frame({"job": job, "state": "running"})
+                        self.hub.publish(of_client(live[0].client), begun)
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
 
     def _task_over(self, event: TaskFinished | TaskFailed | TaskKilled, at: float) -> None:
         """Store the end of an attempt of a command; those of calls are stored by themselves."""
-        live = self._live.get(event.phase.job)
-        if live is None:
-            return
         job, state, reason = event.phase.job, "done", ""
+        begun = self._launched.pop((job, event.task), None)
+        if self.streams.of_job(job) is not None:
+            return
         self._last[job] = at
         if isinstance(event, TaskFailed):
             state, reason = "lost" if event.lost else "failed", event.reason
         elif isinstance(event, TaskKilled):
             state = "stopped"
-        attempt = getattr(event, "attempt", 1)
         self.store.end_task(
-            StoredTask(job, event.task, state, attempt, ended=at, reason=reason)
+            StoredTask(job, event.task, state, event.attempt, None, begun, at, reason)
         )
         self.hub.publish(of_job(job), "task")
 
@@ -154,11 +163,13 @@ class Engine:
             state, reason = "cancelled" if is_after else "failed", why or str(error)
         else:
             state, reason = "done", ""
-        result = future.result() if state == "done" else None
-        self.end(record, state, reason, None if result is None else str(result).encode())
+        result = packed_result(future.result()) if state == "done" else None
+        self.end(record, state, reason, result)
 
     def _stream_over(self, stream: Stream) -> None:
         state, reason = stream.outcome
+        if stream.grows:
+            self.store.change(stream.record.id, tasks=len(stream.numbers))
         self.end(stream.record, state, reason)
 
     def end(
@@ -199,9 +210,10 @@ class Engine:
     def _result(self, job: str) -> str:
         """The result of a job that is done, for a word of a command."""
         record = self.store.job(job)
-        if record is None or record.result is None:
+        text, _ = plain_result(None if record is None else record.result)
+        if not isinstance(text, str):
             raise InputError(f"job {job!r} has no output; give it one with `output`")
-        return record.result.decode()
+        return text
 
     # Changes.
 
@@ -308,14 +320,25 @@ class Engine:
             self._spawner.close()
 
 
+def packed_result(value: object) -> bytes | None:
+    """What the store keeps of the result of a job: plain values as JSON, bytes as they are."""
+    if value is None:
+        return None
+    return b"p" + value if isinstance(value, bytes) else b"j" + json.dumps(value).encode()
+
+
+def plain_result(packed: bytes | None) -> tuple[Any, bytes | None]:
+    """A plain result, and one that is pickled; None if it has none."""
+    if packed is None:
+        return None, None
+    return (None, packed[1:]) if packed[:1] == b"p" else (json.loads(packed[1:]), None)
+
+
 def job_frame(record: StoredJob) -> bytes:
     """What a client is told at the end of a job."""
-    news = {"job": record.id, "state": record.state, "reason": record.reason}
-    if record.result is None or record.kind == "object":
-        return frame(
-            {**news, "result": None}, () if record.result is None else (record.result,)
-        )
-    return frame({**news, "result": record.result.decode()})
+    plain, pickled = plain_result(record.result)
+    news = {"job": record.id, "state": record.state, "reason": record.reason, "result": plain}
+    return frame(news, () if pickled is None else (pickled,))
 
 
 def _as_stated(name: str) -> str:

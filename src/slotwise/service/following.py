@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
 
-from slotwise.backends.attempt_logs import AttemptFile, file_name, files_of_job
+from slotwise.backends.attempt_logs import ERR, AttemptFile, file_name, files_of_job
 from slotwise.service.engine import OVER, Engine
 from slotwise.service.hub import Listener, of_job
 from slotwise.service.wire import frame
@@ -62,14 +62,21 @@ async def followed(
     follows       whether to continue until the job is over
     tail          only the last bytes of each file; 0: all
     """
-    known: dict[Path, Followed] = {}
+    known: dict[tuple[int, int], Followed] = {}
 
     def read() -> list[bytes]:
         for run, file in _files(engine.folder, job):
             is_wanted = task in (None, file.task) and stream in (None, file.stream)
-            if is_wanted and file.path not in known:
-                size = file.path.stat().st_size
-                known[file.path] = Followed(file, run, max(0, size - tail) if tail else 0)
+            if not is_wanted:
+                continue
+            try:
+                status = file.path.stat()
+            except FileNotFoundError:
+                continue
+            # A command that outlived a server writes to one file, with a name in each run.
+            place = status.st_dev, status.st_ino
+            if place not in known:
+                known[place] = Followed(file, run, max(0, status.st_size - tail) if tail else 0)
         return [piece for one in known.values() for piece in one.frames()]
 
     with Listener(engine.hub, [of_job(job)]) as listener:
@@ -88,5 +95,6 @@ async def followed(
 def _files(folder: Path, job: str) -> Iterator[tuple[int, AttemptFile]]:
     """The files of all attempts of a job, with the numbers of the runs of the server."""
     for run in sorted(folder.glob("runs/*")):
-        for file in files_of_job(run / "logs" / file_name(job)):
+        found = files_of_job(run / "logs" / file_name(job))
+        for file in sorted(found, key=lambda one: (*one[1:4], one.stream == ERR)):
             yield int(run.name), file

@@ -8,151 +8,25 @@ of it. Runners, arguments and results pass through the server as bytes.
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from io import BufferedReader
+from contextlib import suppress
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from slotwise.backends.local.process import OWN_OPTIONS
 from slotwise.core.cluster import Cluster
-from slotwise.core.codec import decode_job, dumped, encode_cluster
-from slotwise.core.errors import InputChanged, InputError, SlotwiseError, WorkFolderError
+from slotwise.core.codec import decode_job, encode_cluster
+from slotwise.core.errors import InputChanged, InputError, WorkFolderError
 from slotwise.core.job import Sizes
 from slotwise.jobs.deferred import DeferredExecution
-from slotwise.jobs.endings import signalled
-from slotwise.jobs.execution import Execution, FailedAttemptError
+from slotwise.jobs.execution import Execution
 from slotwise.jobs.pickling import PickledRunner
-from slotwise.service.wire import frame, frames
-
-ANSWER_SECONDS = 60.0
-"""How long planning, and any other answer of the process of a job but a commit, may take."""
+from slotwise.service.forker import ANSWER_SECONDS, Answer, HostingProcess, LostHostingError
 
 END_SECONDS = 5.0
 """How long the process may take to exit after its job was closed; then it is killed."""
-
-COMMAND = """
-import sys
-path = sys.argv[3:]
-sys.path += [folder for folder in path if folder not in sys.path]
-from slotwise.service.hosting import main
-main(*map(int, sys.argv[1:3]))
-"""
-
-KINDS: dict[str, Callable[[str], Exception]] = {
-    one.__name__: one
-    for one in (InputError, InputChanged, FailedAttemptError, WorkFolderError, ValueError)
-}
-"""The errors that the process sends by name; others are SlotwiseErrors."""
-
-
-class Answer(NamedTuple):
-    """What the process of a job answers: a JSON value, and pickles."""
-
-    value: Any = None
-    parts: Sequence[bytes] = ()
-
-
-class LostHostingError(SlotwiseError):
-    """The process of a job has died, or does not answer."""
-
-
-class HostingProcess:
-    """The process of one job. It is killed when this object is collected, or with the server.
-
-    If it dies, or does not answer in time, this and all later questions raise LostHostingError.
-    """
-
-    def __init__(
-        self, job: str, environ: Mapping[str, str] | None, log: str | Path | None, limit: float
-    ) -> None:
-        """`log` gets what user code prints in it. SlotwiseError if it cannot be started."""
-        self._job, self.limit, self._lost = job, limit, ""
-        self._lock = threading.Lock()
-        environ = os.environ if environ is None else environ
-        with ExitStack() as theirs:
-            ours, channel = socket.socketpair()
-            theirs.enter_context(channel)
-            lifeline, own_end = os.pipe()
-            theirs.callback(os.close, lifeline)
-            try:
-                place = os.devnull if log is None else log
-                output = theirs.enter_context(open(place, "ab", opener=_private))
-                passed = channel.fileno(), lifeline
-                self._process = subprocess.Popen(
-                    [sys.executable, *OWN_OPTIONS, "-c", COMMAND, *map(str, passed), *sys.path],
-                    env=dict(environ),
-                    pass_fds=passed,
-                    start_new_session=True,  # A group to kill.
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                )
-            except OSError as error:
-                ours.close()
-                os.close(own_end)
-                why = error.strerror or error
-                raise SlotwiseError(f"job {job!r}: its process cannot start: {why}") from error
-        stream = ours.makefile("rb")
-        self._channel, self._log, self._answers = ours, log, frames(stream)
-        self.pid = self._process.pid
-        self._kill = weakref.finalize(self, _kill, self._process, (stream, ours), own_end)
-
-    def ask(
-        self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float = 0
-    ) -> Answer:
-        """The answer to a question. Raises what the process raises.
-
-        It may take `limit` seconds, by default the usual limit. While a thread waits for an
-        answer, others get a LostHostingError.
-        """
-        if not self._lock.acquire(blocking=False):
-            raise LostHostingError(f"the process of job {self._job!r} is busy")
-        try:
-            if self._lost:
-                raise LostHostingError(self._lost)
-            return self._asked(name, stated, parts, limit or self.limit)
-        finally:
-            self._lock.release()
-
-    def end(self, seconds: float = 0.0) -> None:
-        """End the process, which gets these seconds to exit by itself."""
-        self._lost = self._lost or f"job {self._job!r} is closed"
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
-        self._kill()
-
-    def _asked(self, name: str, stated: object, parts: Sequence[bytes], limit: float) -> Answer:
-        why = ""
-        try:
-            self._channel.settimeout(None if limit == inf else limit)
-            self._channel.sendall(frame({"do": name}, (dumped(stated).encode(), *parts)))
-            header, (body, *found) = next(self._answers)
-            value = json.loads(body)
-        except TimeoutError:
-            why = f"has not answered for {limit:g} s"
-        except (OSError, StopIteration, SlotwiseError, ValueError):
-            why = "has sent what cannot be read"  # User code may have written to the channel.
-            with suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(1)
-                why = signalled(-code) if code < 0 else f"exited with code {code}"
-        if why:
-            what = f"the process in which job {self._job!r} is planned and its results are kept"
-            self._lost = f"{what} {why}" + (f"; see {self._log}" if self._log else "")
-            self._kill()
-            raise LostHostingError(self._lost)
-        if "error" in header:
-            raise KINDS.get(str(header["error"]), SlotwiseError)(str(header.get("text")))
-        return Answer(value, found)
 
 
 def _stated(name: str, what: str) -> Any:
@@ -188,6 +62,7 @@ class HostedExecution(Execution):
         except Exception as error:  # User code may have written to the channel.
             raise ValueError(f"the description of a job cannot be read: {error}") from error
         self._is_open = self._is_closed = False
+        self._waited = 0.0
 
     @staticmethod
     def start(
@@ -208,7 +83,7 @@ class HostedExecution(Execution):
     ) -> HostedExecution | DeferredHosted:
         """Start the process of a job, and load and plan the job in it, as `Session.run` does.
 
-        It takes a second or more, so call it in a thread.
+        It may take long, so call it in a thread.
 
         entry    a mapping like an entry of `jobs` in a workload file, or the pickle of a job
         folder   where relative paths begin
@@ -239,8 +114,9 @@ class HostedExecution(Execution):
             **{"job": job, "now": now, "about": dict(about or {}), "path": list(path)},
             "outputs": {name: list(folders) for name, folders in (outputs or {}).items()},
             **{"limits": dict(limits or {}), "history": history and str(history)},
+            "environ": dict(os.environ if environ is None else environ),
         }
-        process = HostingProcess(job, environ, log, limit)
+        process = HostingProcess(job, log, limit)
         parts = [entry] if isinstance(entry, bytes) else []
         try:
             answer = process.ask("load", asked, parts=parts)
@@ -303,11 +179,13 @@ class HostedExecution(Execution):
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Pass the result on. InputChanged if the process is lost."""
         assert isinstance(result, bytes)
-        self._asked("finished", phase, task, attempt, parts=(result,))
+        self._waited = float(
+            self._asked("finished", phase, task, attempt, parts=(result,)).value
+        )
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
-        """Ask the process."""
-        return float(self._answered(0.0, "waited", phase, task, attempt))
+        """What came with the answer to `finished`, which was called last."""
+        return self._waited
 
     def absorbs(
         self, phase: str, task: int, reason: str, *, is_lost: bool, is_own: bool
@@ -422,21 +300,3 @@ class DeferredHosted(DeferredExecution):
 
 def _tuples(stated: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(n) if isinstance(n, list) else n for name, n in stated.items()}
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _kill(
-    process: subprocess.Popen[bytes],
-    channel: tuple[BufferedReader, socket.socket],
-    lifeline: int,
-) -> None:
-    """Kill the process and its group, and reap it."""
-    for one in channel:
-        one.close()
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    os.close(lifeline)
-    process.wait()

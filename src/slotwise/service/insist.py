@@ -12,6 +12,9 @@ from slotwise.service.schema import StoreError
 RETRY_SECONDS = 1.0
 """Seconds until a change that could not be stored is tried again."""
 
+AGAIN = ("full", "locked")
+"""The kinds of errors of the store that may pass."""
+
 
 def insist(change: Callable[[], Future[Any]], then: Callable[[], None]) -> None:
     """Store a change, as often as it takes, then call `then` in a thread of the store.
@@ -24,7 +27,7 @@ def insist(change: Callable[[], Future[Any]], then: Callable[[], None]) -> None:
         error = stored.exception()
         if error is None:
             then()
-        elif isinstance(error, StoreError) and error.kind != "closed":
+        elif isinstance(error, StoreError) and error.kind in AGAIN:
             timer = threading.Timer(RETRY_SECONDS, insist, (change, then))
             timer.daemon = True
             timer.start()

@@ -156,6 +156,7 @@ class Server:
             key=_of(body, "key", str, None),
             user=_of(body, "user", str, None),
             client=_of(body, "client", str, None),
+            hold=_of(body, "hold", bool, False),
         )
         return await self._submitted(given)
 
@@ -179,7 +180,11 @@ class Server:
     async def _submitted(self, given: Submission) -> Response:
         records = await run_in_threadpool(self._submitter.submit, given)
         jobs = [
-            {"id": one.id, "number": one.number, "state": _plain_state(one.state)}
+            {
+                "id": one.id,
+                "number": one.number,
+                "state": "held" if one.held else _plain_state(one.state),
+            }
             for one in records
         ]
         return JSONResponse({"jobs": jobs}, 201)
@@ -222,26 +227,30 @@ class Server:
                 self._calls.left(client)
 
     async def list(self, request: Request) -> Response:
-        """List jobs, the newest last."""
-        query = request.query_params
-        limit = _whole(query.get("limit", "100"), "limit")
-        before = query.get("before")
-        states = _names(query.get("state"))
+        """List the newest jobs, or with `order=oldest` the first ones, by number."""
+        query, oldest = request.query_params, request.query_params.get("order") == "oldest"
+        limit = min(_whole(query.get("limit", "100"), "limit"), LIST_MAX)
+        before, states = query.get("before"), _names(query.get("state"))
+        ids, at_most = _names(query.get("ids")), limit + 1
+        if states == ["running"] and ids is None:
+            ids = await run_in_threadpool(views.running, self._engine)
+        elif 0 < len({*(states or ())} & views.LIVE) < len(views.LIVE):
+            at_most = LIST_MAX  # The session knows which of the open ones are in these states.
         records = await run_in_threadpool(
             self._engine.store.jobs,
             states=None if states is None else _stored(states),
             pool=query.get("pool"),
             user=query.get("user"),
-            limit=min(limit, LIST_MAX) + 1,
+            limit=at_most,
             before=None if before is None else _whole(before, "before"),
-            ids=_names(query.get("ids")),
+            ids=ids,
+            oldest=oldest,
         )
-        more = len(records) > limit
-        jobs = await run_in_threadpool(
-            views.jobs_json, self._engine, records[1:] if more else records
-        )
+        jobs = await run_in_threadpool(views.jobs_json, self._engine, records)
         wanted = [one for one in jobs if states is None or one["state"] in states]
-        return JSONResponse({"jobs": wanted, "more": more})
+        more = len(wanted) > limit
+        shown = wanted[:limit] if oldest else wanted[max(0, len(wanted) - limit) :]
+        return JSONResponse({"jobs": shown, "more": more})
 
     async def job(self, request: Request) -> Response:
         """All about a job."""

@@ -63,10 +63,12 @@ class Store:
     """The store in a folder, which one process uses at a time. All methods are thread-safe.
 
     A method that changes something returns a future. It is done when the change is durable, or
-    has a StoreError, after which nothing has changed and later changes may succeed. Its
-    callbacks run in the writer's thread. It cannot be cancelled.
+    has a StoreError, after which nothing has changed and later changes may succeed. It cannot
+    be cancelled. Its callbacks run in the writer's thread, and must not wait for other changes.
+    Files with large values are written by that thread, too.
 
-    Opening reads the names of all jobs and, unless the database is large, checks all pages.
+    Opening reads the stated names of all jobs, also of those that were removed, and unless the
+    database is large it checks all pages.
     InputError if the folder is in use, or its database is damaged, newer or no store.
     """
 
@@ -206,7 +208,11 @@ class Store:
         return self._set(job, "state = 'open'", values)
 
     def end_task(self, task: StoredTask) -> Future[bool]:
-        """Note the end of an attempt of a task; of a task that is not done, only the latest."""
+        """Note the end of an attempt of a task, in place of an earlier one.
+
+        Once the task is done, later ends do nothing. Attempts may be numbered from the start
+        again, as after a restart.
+        """
 
         def action(work: StoreWork) -> bool:
             return work.insert(task, work.number_of(task.job))
@@ -323,8 +329,9 @@ class Store:
         limit: int = 100,
         before: int | None = None,
         ids: Sequence[str] | None = None,
+        oldest: bool = False,
     ) -> list[StoredJob]:
-        """The last jobs, up to `limit`, by number. Large specs and results are left out."""
+        """The last or first jobs, up to `limit`, by number, without large specs and results."""
         stated = {
             "state IN (SELECT value FROM json_each(?))": states
             if states is None
@@ -336,11 +343,13 @@ class Store:
         }
         given = {name: value for name, value in stated.items() if value is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""
+        order = "" if oldest else "DESC"
         rows = self._rows(
-            f"SELECT {columns_of(StoredJob)} FROM jobs {where} ORDER BY number DESC LIMIT ?",
+            f"SELECT {columns_of(StoredJob)} FROM jobs {where} ORDER BY number {order} LIMIT ?",
             *(*given.values(), limit),
         )
-        return [record_of(StoredJob, row, _small) for row in reversed(rows)]
+        found = [record_of(StoredJob, row, _small) for row in rows]
+        return found if oldest else found[::-1]
 
     def counts(self) -> dict[str, int]:
         """The number of jobs in each state."""

@@ -59,6 +59,7 @@ class Stream:
     done: int = 0
     raised: int = 0
     cancelled: int = 0
+    waiting: int = 0  # calls that wait for the results of others
     is_closed: bool = False
 
     @property
@@ -127,6 +128,7 @@ class Streams:
         future = ServedFuture(self._core, lambda state: self._tell(stream, number, state))
         stream.futures[number] = future
         stream.numbers.add(number)
+        stream.is_closed |= not stream.grows
         inputs: list[Any] = [
             self._input(*reference) if part is None else part
             for part, reference in zip(record.parts, record.inputs, strict=True)
@@ -138,13 +140,23 @@ class Streams:
             parts = [one._packed() if isinstance(one, Future) else one for one in inputs]
             with self._core.lock:
                 self._calls(stream).add(future, tuple(parts))
-                if not stream.grows:
-                    stream.is_closed = True
 
         if not open_inputs:
             submit()
             return
-        submit_after(self._core, future, open_inputs, submit)
+
+        def over() -> None:
+            stream.waiting -= 1
+            self._end_calls(stream)
+
+        stream.waiting += 1
+        submit_after(self._core, future, open_inputs, submit, over)
+
+    def _end_calls(self, stream: Stream) -> None:
+        """Let the job of the session accept no more calls, unless calls wait for others."""
+        with self._core.lock:
+            if stream.is_closed and not stream.waiting and stream.calls is not None:
+                stream.calls.end()
 
     def _calls(self, stream: Stream) -> OpenCalls:
         """The job of the session; the caller holds its lock."""
@@ -174,10 +186,8 @@ class Streams:
 
     def close(self, stream: Stream) -> None:
         """Accept no more calls."""
-        with self._core.lock:
-            stream.is_closed = True
-            if stream.calls is not None:
-                stream.calls.end()
+        stream.is_closed = True
+        self._end_calls(stream)
         if stream.is_over:
             self._finish(stream)
 

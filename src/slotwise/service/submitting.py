@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from slotwise.core.dependencies import check_dependencies, in_order, predecessor_failed
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, check_name
 from slotwise.core.job import Job
+from slotwise.core.resources import NOTHING
 from slotwise.jobs.execution import Execution
 from slotwise.service.engine import Engine
 from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredJob
+from slotwise.service.settings import HELD
 
 JOBS_MAX = 10_000
 """The most jobs of one submission."""
@@ -30,6 +32,7 @@ class Submission:
     key      sent again, it gives the jobs of the first time
     client   the client that wants to know the ends of the jobs
     pickle   the only job, if it is pickled
+    hold     no task begins before the jobs are released
     """
 
     jobs: Sequence[Mapping[str, Any]]
@@ -39,6 +42,7 @@ class Submission:
     user: str | None = None
     client: str | None = None
     pickle: bytes = b""
+    hold: bool = False
 
 
 class Submitter:
@@ -138,15 +142,21 @@ class _Batch:
             return replace(record, state="cancelled", reason=reason, ended=self._now), None
         planned = {made.job.id: made.outputs for _, made in self._found if made is not None}
         outputs = {**self._engine.outputs(), **planned}
+        pool = one.entry.get("pool", "default")
+        if given.hold:
+            check_name(f"job {id!r}: pool", pool)
+            self._engine.check_pool(pool)
+        changed = {"pool": HELD} if given.hold else NOTHING
         execution = self._engine.planner.execution(
-            id, spec, given.folder, given.environ, outputs=outputs
+            id, spec, given.folder, given.environ, outputs=outputs, changed=changed
         )
         job = execution.job
         tasks = sum(phase.tasks.count for phase in job.phases)
         return (
             replace(
                 record,
-                pool=job.pool,
+                pool=pool if given.hold else job.pool,
+                held=given.hold,
                 priority=job.priority,
                 weight=job.weight,
                 tasks=tasks,

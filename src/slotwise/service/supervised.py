@@ -1,12 +1,12 @@
 """Jobs of commands that outlive the server: each attempt runs under a supervisor.
 
 The worker of a slot asks for the supervisor and waits for its end; it may be killed with the
-server. What is in the folder of the service about the tasks of a job:
+server. The folder of the service has for each task:
 
 commands/JOB/TASK/record                 see `supervisor.py`
 commands/JOB/TASK/RUN-ATTEMPT.out, .err  what attempts print
 
-A record is there while its attempt runs, or while its end may be unknown to the server. A new
+A record lasts while its attempt runs, or while its end may be unknown to the server. A new
 server finds it and attaches to the attempt, once.
 """
 
@@ -134,7 +134,7 @@ class Supervision:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SupervisorRecord:
     """An attempt that was begun; see `supervisor.py`. `begun` is in Unix seconds."""
 
     pid: int
@@ -149,7 +149,7 @@ class Record:
     devices: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, plain: object) -> Record:
+    def of(cls, plain: object) -> SupervisorRecord:
         """The record in a file. ValueError if it is not one."""
         if not isinstance(plain, dict):
             raise ValueError("it is not an object")
@@ -181,6 +181,7 @@ class Exit(NamedTuple):
 
     code: int
     memory: int
+    seconds: float
     stopped: bool
     error: OSError | None = None
 
@@ -188,12 +189,13 @@ class Exit(NamedTuple):
     def of(cls, plain: object) -> Exit:
         """The end in a file. ValueError if it is not one."""
         if isinstance(plain, dict):
-            stopped, number, place = (plain.get(n) for n in ("stopped", "error", "place"))
+            number, code, memory = (plain.get(name) for name in ("error", "code", "memory"))
+            stopped, seconds = bool(plain.get("stopped")), plain.get("seconds")
             if type(number) is int:
-                return cls(0, 0, bool(stopped), OSError(number, os.strerror(number), place))
-            code, memory = plain.get("code"), plain.get("memory")
-            if type(code) is int and type(memory) is int:
-                return cls(code, memory, bool(stopped))
+                error = OSError(number, os.strerror(number), plain.get("place"))
+                return cls(0, 0, 0.0, stopped, error)
+            if type(code) is type(memory) is int and type(seconds) is float:
+                return cls(code, memory, seconds, stopped)
         raise ValueError("it is not the end of a command")
 
 
@@ -206,10 +208,17 @@ class SupervisedTask(NamedTuple):
 
     job: str
     task: int
-    record: Record | None
+    record: SupervisorRecord | None
     state: Literal["alive", "ended", "lost"]
     ended: Exit | None = None
     trouble: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        if self.ended is not None:
+            return self.ended.seconds
+        return 0.0 if self.record is None else max(0.0, time.time() - self.record.begun)
 
 
 def job_folder(folder: str | Path, job: str) -> str:
@@ -223,7 +232,7 @@ def records(folder: str | Path, job: str) -> list[SupervisedTask]:
 
 
 def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[SupervisedTask]:
-    """Such tasks of other jobs than these. Their processes go on."""
+    """Such tasks of other jobs than these. Their processes continue."""
     known, place = {file_name(job) for job in known_jobs}, os.path.join(folder, COMMANDS)
     unknown = sorted(set(os.listdir(place)) - known) if os.path.isdir(place) else ()
     return [
@@ -256,7 +265,7 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
         if not text:
             return None  # Nothing began.
         first, _, second = text.partition(b"\n")
-        record = Record.of(json.loads(first))
+        record = SupervisorRecord.of(json.loads(first))
         if not second and record.is_alive:
             return SupervisedTask(record.job, task, record, "alive")
         if not second:  # It may have ended meanwhile.
@@ -303,7 +312,7 @@ def end(found: SupervisedTask, folder: str) -> None:
         end_orphans(record)
 
 
-def end_orphans(record: Record) -> None:
+def end_orphans(record: SupervisorRecord) -> None:
     """Kill the processes of an attempt whose supervisor was killed. O(all processes).
 
     Returns when they have ended, or after `KILL_SECONDS`.
@@ -314,7 +323,7 @@ def end_orphans(record: Record) -> None:
         time.sleep(0.001)
 
 
-def _orphans(record: Record) -> Iterator[int]:
+def _orphans(record: SupervisorRecord) -> Iterator[int]:
     """The processes with the mark of a supervisor; none of those that have ended."""
     mark = f"{MARK}={record.pid} {record.start}".encode()
     for name in os.listdir("/proc"):
@@ -344,7 +353,7 @@ class SupervisedRunner:
         attempt: int,
         folder: str,
         files: tuple[str, str],
-        found: Record | None,
+        found: SupervisorRecord | None,
         trouble: str,
     ) -> None:
         """Wait for the end of the attempt `found`, or else of a new one.
@@ -362,7 +371,7 @@ class SupervisedRunner:
             raise LostAttemptError(now.trouble if now else f"its record in {folder} is missing")
         self._check(now.ended, files, kills)
 
-    def _await(self, record: Record, link: SupervisorLink | None) -> None:
+    def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> None:
         """Wait for the end of a command, by the link of this worker to its supervisor.
 
         Without one, the worker of the supervisor has gone: that ends with its command.
@@ -399,7 +408,9 @@ class SupervisedRunner:
                 said = end_of(err)
         self.command.check(ended.code, said, kills)
 
-    def _begin(self, task: int, attempt: int, folder: str, files: tuple[str, str]) -> Record:
+    def _begin(
+        self, task: int, attempt: int, folder: str, files: tuple[str, str]
+    ) -> SupervisorRecord:
         """Have a supervisor start the command."""
         command, cwd, environment = self.command.parts(task, attempt)
         devices = environment.get(DEVICES, "")
@@ -424,7 +435,7 @@ class SupervisedRunner:
         if "error" in plain:
             why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
             raise OutputError.of(str(plain["place"]), why)
-        return Record.of(plain)
+        return SupervisorRecord.of(plain)
 
 
 class SupervisorLink:
@@ -525,7 +536,7 @@ class SupervisedCommands(Commands):
         vars(self).update(vars(planned))
         self._by = supervision
         self._leaves = False
-        self._codes: dict[int, int] = {}
+        self._code: int | None = None
         self._folder = job_folder(supervision.folder, self.job.id)
         # The attempt of each task that may run, and the run and the attempt in its record.
         self._begun: dict[int, tuple[int, tuple[int, int]]] = {}
@@ -541,7 +552,7 @@ class SupervisedCommands(Commands):
                 self._winners[task], self._paths[task, 0] = 0, (record.out, record.err)
         alive_first = sorted(self._found.values(), key=lambda one: one.state != "alive")
         places = {
-            one.task: TaskPlace(supervision.host, one.record.devices)
+            one.task: TaskPlace(supervision.host, one.record.devices, one.seconds)
             for one in alive_first
             if one.record is not None and one.state != "lost"
         }
@@ -554,8 +565,8 @@ class SupervisedCommands(Commands):
 
     @property
     def code(self) -> int | None:
-        """The exit code of the task that failed last; None if none has exited with one."""
-        return next(reversed(self._codes.values()), None)
+        """The exit code of the attempt that failed last; None if none has."""
+        return self._code
 
     def leave(self) -> None:
         """From now on the supervisors are left alone: the server ends, and they run on."""
@@ -581,8 +592,8 @@ class SupervisedCommands(Commands):
         else:
             self._begun[task] = attempt, (record.run, record.attempt)
             self._paths[task, attempt] = record.out, record.err
-            if record.is_alive:
-                self._before[task] = max(0.0, time.time() - record.begun)
+            if record.is_alive:  # One that has ended meets no limit any more.
+                self._before[task] = found.seconds
         self._found.pop(task, None)
         return task, attempt, folder, self.output_files(phase, task, attempt), record, trouble
 
@@ -629,9 +640,8 @@ class SupervisedCommands(Commands):
         found = task_in(folder, self.job.id, task)
         if found is None:
             return
-        if found.ended is not None and found.ended.error is None:
-            self._codes.pop(task, None)  # The last one is at the end.
-            self._codes[task] = found.ended.code
+        if found.ended is not None and found.ended.code:
+            self._code = found.ended.code
         if (record := found.record) is not None:
             if name is not None and (record.run, record.attempt) != name:
                 return

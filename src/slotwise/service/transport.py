@@ -45,6 +45,7 @@ class Transport:
     def __init__(self, url: str | None = None) -> None:
         self.path = socket_of(url)
         self._own = threading.local()
+        self._streams: set[http.client.HTTPConnection] = set()
 
     def get(self, path: str, **query: Any) -> Any:
         """The JSON that the server answers; queries that are None are left out."""
@@ -66,6 +67,7 @@ class Transport:
         It has a connection of its own, which closing the iterator ends.
         """
         connection = self._connected()
+        self._streams.add(connection)
         try:
             data = None if body is None else json.dumps(body).encode()
             method = "GET" if body is None else "POST"
@@ -78,7 +80,14 @@ class Transport:
         except (OSError, http.client.HTTPException) as error:
             raise self._ended(error) from error
         finally:
+            self._streams.discard(connection)
             connection.close()
+
+    def end_streams(self) -> None:
+        """Let the streams of all threads end now."""
+        for connection in list(self._streams):
+            with suppress(OSError, AttributeError):  # It may have just been closed.
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection of this thread."""

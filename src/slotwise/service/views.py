@@ -7,12 +7,15 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.core.errors import InputError
-from slotwise.service.engine import OVER, Engine
+from slotwise.service.engine import OVER, Engine, plain_result
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
 
 TASKS_MAX = 1_000
 """The most tasks in the JSON of a job."""
+
+LIVE = frozenset({"queued", "waiting", "held", "running"})
+"""The states of jobs that are not over."""
 
 EXPLAINED_MAX = 200
 """Of how many jobs a list says why they wait."""
@@ -83,12 +86,13 @@ def _live(engine: Engine, jobs: Sequence[str]) -> Mapping[str, Live]:
             one.has_arrived = bool(phases)
             for phase in phases:
                 one.tasks += phase.phase.tasks.count
+                one.done += phase.done + phase.dropped
                 one.running += len(phase.launches)
                 one.slots += len(phase.launches) * phase.phase.slots
             if phases and explained < EXPLAINED_MAX:
                 explained += 1
                 row = views.job(job, state.now)
-                one.reason, one.done, one.slots = row.reason, row.done, row.slots
+                one.reason, one.slots = row.reason, row.slots
         return found
 
     return engine.core.ask(read)
@@ -119,10 +123,10 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
         "code": record.code,
         "restarts": record.restarts,
         "held": record.held,
+        "stream": record.stream,
     }
     if record.state in OVER:
-        if record.result is not None and record.kind != "object":
-            plain["output"] = record.result.decode(errors="replace")
+        plain["output"], _ = plain_result(record.result)
         return plain
     plain["state"] = "held" if record.held else "queued"
     if live is None:
@@ -139,6 +143,16 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
             plain["state"] = "waiting"
             plain["reason"] = f"for {', '.join(before)}" if before else "for other calls"
     return plain
+
+
+def running(engine: Engine) -> list[str]:
+    """The jobs of which a task runs."""
+
+    def read() -> list[str]:
+        jobs = engine.core.state.jobs_left()
+        return [phases[0].job.id for phases in jobs if any(one.launches for one in phases)]
+
+    return engine.core.ask(read)
 
 
 def pools_json(engine: Engine) -> list[dict[str, Any]]:
@@ -234,7 +248,11 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
             found = engine.core.explain(record.id)
             return {"job": record.id, "text": str(found), **_plain(found)}
     text = f"job {record.id} is over: {record.state}"
-    return {"job": record.id, "text": f"{text}: {record.reason}" if record.reason else text}
+    return {
+        "job": record.id,
+        "pool": record.pool,
+        "text": f"{text}: {record.reason}" if record.reason else text,
+    }
 
 
 def _plain(found: Any) -> dict[str, Any]:

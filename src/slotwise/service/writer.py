@@ -94,10 +94,7 @@ _INSERT = {
     for kind, table in ((StoredJob, "jobs"), (StoredCall, "calls"), (StoredTask, "tasks"))
 }
 _LATER = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS[StoredTask][2:])
-_INSERT[StoredTask] += (
-    f" ON CONFLICT DO UPDATE SET {_LATER}"
-    " WHERE excluded.attempt > tasks.attempt AND tasks.state <> 'done'"
-)
+_INSERT[StoredTask] += f" ON CONFLICT DO UPDATE SET {_LATER} WHERE tasks.state <> 'done'"
 
 
 class StoreWriter:

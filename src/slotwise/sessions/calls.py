@@ -40,19 +40,17 @@ T = TypeVar("T")
 
 
 class CallHost(Control, Protocol):
-    """The interface of a session for calls."""
+    """The interface for calls of a session, or of a client of a server."""
 
     lock: threading.RLock
     files: CallFiles
-    inbox: Inbox
-    attempts_max: int
 
     @property
     def now(self) -> float:
         """Seconds since the session began."""
         ...
 
-    def begin(self, calls: OpenCalls) -> None:
+    def stream(self, job: Job) -> OpenStream:
         """Begin a job of calls; the caller holds the lock."""
         ...
 
@@ -68,12 +66,38 @@ class CallHost(Control, Protocol):
         """RuntimeError if no more calls are accepted; calls that have waited still are."""
         ...
 
+    def waits(self, more: int) -> None:
+        """Add to the number of calls that wait for the results of others."""
+        ...
+
+
+class LoopHost(CallHost, Protocol):
+    """The interface of a session for the jobs of calls that its loop runs."""
+
+    inbox: Inbox
+    attempts_max: int
+
+    def begin(self, calls: OpenCalls) -> None:
+        """Begin a job of calls; the caller holds the lock."""
+        ...
+
     def settle(self, future: Future[Any], result: CallResult) -> None:
         """Set the result of a future at the end of the turn."""
         ...
 
-    def waits(self, more: int) -> None:
-        """Add to the number of calls that wait for the results of others."""
+
+class OpenStream(Protocol):
+    """A job of calls, with the futures of those that are not done by task."""
+
+    count: int
+    of_task: dict[int, Future[Any]]
+
+    def add(self, future: Future[Any], call: Call) -> None:
+        """Submit a call; the caller holds the lock."""
+        ...
+
+    def end(self) -> None:
+        """Accept no more calls; the caller holds the lock. Idempotent."""
         ...
 
 
@@ -133,7 +157,7 @@ class Binding:
 class OpenCalls(CallStream):
     """A job of calls, with the futures of those that are not done by task."""
 
-    def __init__(self, host: CallHost, job: Job) -> None:
+    def __init__(self, host: LoopHost, job: Job) -> None:
         super().__init__(job, host.files, host.attempts_max)
         self._host = host
         self.grows = self._is_open = job.phases[0].grows
@@ -208,7 +232,7 @@ class CallSubmitter:
     def __init__(self, host: CallHost, binding: Binding, *, grows: bool) -> None:
         self._host, self._grows = host, grows
         self._job = binding.job(grows=grows)
-        self._streams: list[OpenCalls] = []  # New calls are added to the last one.
+        self._streams: list[OpenStream] = []  # New calls are added to the last one.
         self._waiting: dict[int, Future[Any]] = {}  # of calls that wait for inputs, by id()
         self._is_closed = False
 
@@ -274,7 +298,7 @@ class CallSubmitter:
             raise RuntimeError("cannot schedule new futures after shutdown")
         self._host.check_open(had_waited=had_waited)
 
-    def _stream(self, program: str) -> OpenCalls:
+    def _stream(self, program: str) -> OpenStream:
         """The job for the next call; a new job has the given program."""
         streams = self._streams
         if streams and streams[-1].count < MAX_CALLS:
@@ -283,7 +307,7 @@ class CallSubmitter:
         host.check_job(job)
         deadline = None if job.deadline is None else now + job.deadline
         again = job.with_identity(host.unused(job.id), now, deadline, program)
-        stream = OpenCalls(host, again)
+        stream = host.stream(again)
         if self._grows:
             for full in streams:
                 full.end()
@@ -295,7 +319,7 @@ class CallSubmitter:
         future: Future[Any],
         program: str,
         call: bytes | StoredResult,
-        inputs: list[Future[Any] | SharedInput],
+        inputs: Sequence[Future[Any] | SharedInput],
     ) -> None:
         """Submit a call when its inputs are done."""
         with self._host.lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from slotwise.core.errors import InputError, check_number, check_seconds, check_text
@@ -14,16 +15,26 @@ from slotwise.sessions.intake import SessionCore
 from slotwise.workload.dates import seconds_until
 
 
-def change_job(
-    intake: SessionCore,
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The properties of a job that change; None: it stays. `due` is in seconds from now."""
+
+    priority: str | None
+    weight: float | None
+    pool: str | None
+    due: float | None
+
+
+def checked_changes(
+    host: object,
     future: Future[Any],
     priority: str | None,
     weight: float | None,
     pool: str | None,
     deadline: float | str | None,
-) -> None:
-    """Change the properties of a job that are not None. See `Session.change`."""
-    if not isinstance(future, Future) or not future._is_of(intake):
+) -> Changes:
+    """Check the arguments of `Session.change`; `host` is the core of the session."""
+    if not isinstance(future, Future) or not future._is_of(host):
         raise InputError(
             f"{future!r} is not a future of this session; expected a result of `submit`, `run`"
             " or `command`"
@@ -36,8 +47,26 @@ def change_job(
     due = seconds_until("deadline", deadline)
     if due is not None:
         check_seconds("deadline", due)
-    if pool is not None:
-        intake.warn_of_pool(pool)
+    return Changes(priority, weight, pool, due)
+
+
+def change_job(
+    intake: SessionCore,
+    future: Future[Any],
+    priority: str | None,
+    weight: float | None,
+    pool: str | None,
+    deadline: float | str | None,
+) -> None:
+    """Change the properties of a job that are not None. See `Session.change`."""
+    given = checked_changes(intake, future, priority, weight, pool, deadline)
+    apply_changes(intake, future, given)
+
+
+def apply_changes(intake: SessionCore, future: Future[Any], given: Changes) -> None:
+    """Change a job in a session. InputError for what it cannot have; none if it is over."""
+    if given.pool is not None:
+        intake.warn_of_pool(given.pool)
     state = intake.state
 
     def change() -> None:
@@ -46,10 +75,10 @@ def change_job(
             event = JobChanged(
                 now,
                 old.id,
-                old.priority if priority is None else priority,
-                old.weight if weight is None else weight,
-                old.pool if pool is None else pool,
-                old.deadline if due is None else now + due,
+                old.priority if given.priority is None else given.priority,
+                old.weight if given.weight is None else given.weight,
+                old.pool if given.pool is None else given.pool,
+                old.deadline if given.due is None else now + given.due,
             )
             pools = state.pools.with_pools([event.pool])
             check_fits(event.applied_to(old), state.cluster, pools)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from slotwise.core.errors import InputError, shown
 from slotwise.jobs.commands import ResultOf
 from slotwise.sessions.futures import Future
-from slotwise.sessions.intake import SessionCore
+
+
+class WordHost(Protocol):
+    """The interface of a session, or of a client, for words of commands."""
+
+    def result_word(self, future: Future[Any]) -> str | ResultOf:
+        """The word for the result of a job that may not be over."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +27,13 @@ class CommandInputs:
     calls  the futures of calls, which may have no job yet, or one that continues
     """
 
-    session: SessionCore
+    session: WordHost
     command: Any
     jobs: frozenset[str]
     calls: Sequence[Future[Any]]
 
     @classmethod
-    def of(cls, session: SessionCore, command: Any, after: Any) -> CommandInputs:
+    def of(cls, session: WordHost, command: Any, after: Any) -> CommandInputs:
         """Find the futures. InputError for one of another session, and for a bad `after`."""
         one = isinstance(after, str | Future) or not isinstance(after, Iterable)
         stated = [after] if one else list(after)
@@ -54,10 +61,11 @@ class CommandInputs:
     def _word(self, word: Any) -> Any:
         if not isinstance(word, Future):
             return word
-        job = self.session.jobs.get(word.job)
         if word.done() and (word.cancelled() or word._raised() is not None):
-            return ResultOf(lambda: "")  # The command is cancelled, unless it needs no result.
-        if word.done() or (job is None and word not in self.calls):
+            # The command is cancelled, unless it needs no result.
+            return ResultOf(lambda: "", word.job)
+        if word.done():
             return str(word.result())
-        # The future of a job gets its result after jobs that wait for it may have begun.
-        return ResultOf(lambda: job and job[1].result)
+        if word in self.calls:
+            return ResultOf(lambda: "")  # Until it is done, when the words are made again.
+        return self.session.result_word(word)

@@ -94,6 +94,9 @@ class Future(futures.Future[T], Generic[T]):
     task  the number of the task in the job; None for a whole job
     """
 
+    _origin: tuple[str, int] | None = None
+    """The key and the number of a call that was sent to a server."""
+
     def __init__(self, control: Control, job: str = "", task: int | None = None) -> None:
         super().__init__()
         self.job, self.task, self._control = job, task, control
@@ -184,7 +187,7 @@ class Future(futures.Future[T], Generic[T]):
 
     def _status(self) -> tuple[str, str]:
         """The displayed state, and why there is no result."""
-        if self._state == PENDING and not self.job:
+        if self._state == PENDING and not self.job and self.task is None:
             return "waiting", "for the results of other calls"
         if self._state != FINISHED:
             return STATES[self._state], ""

@@ -34,6 +34,7 @@ from slotwise.insight.report.session_table import (
     SessionJobs,
     session_html,
 )
+from slotwise.jobs.commands import ResultOf
 from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
 from slotwise.running import RunOptions, check_jobs, existing, warn_user
@@ -53,7 +54,7 @@ NO_JOBS: Mapping[str, Job] = {}
 class SessionCore:
     """Accepts calls and jobs, passes them to the loop, and settles their futures.
 
-    It is the interface of a session for calls and futures (`CallHost`).
+    It is the interface of a session for calls and futures (`CallHost`, `LoopHost`).
     """
 
     def __init__(
@@ -172,7 +173,11 @@ class SessionCore:
             of_calls = [future for calls in jobs for future in list(calls.of_task.values())]
             return [*of_calls, *(future for future, _ in list(self.jobs.values()))]
 
-    # For calls (`CallHost`).
+    # For calls (`CallHost`, `LoopHost`).
+
+    def stream(self, job: Job) -> OpenCalls:
+        """Begin a job of calls; the caller holds the lock."""
+        return OpenCalls(self, job)
 
     def begin(self, calls: OpenCalls) -> None:
         """Begin a job of calls; the caller holds the lock."""
@@ -306,6 +311,14 @@ class SessionCore:
         arrived += [self.state.phases_of(job)[0].job for job in self.state.not_admitted]
         return [*arrived, *(job for job in jobs if not self.state.phases_of(job.id))]
 
+    def result_word(self, future: Future[Any]) -> str | ResultOf:
+        """The word of a command for the result of a job."""
+        job = self.jobs.get(future.job)
+        if job is None:
+            return str(future.result())
+        # The future of a job gets its result after jobs that wait for it may have begun.
+        return ResultOf(lambda: job[1].result)
+
     def free(self) -> None:
         """Remove the files and the entry of the session. Idempotent."""
         self.files.close()
@@ -336,17 +349,17 @@ class SessionCore:
         self.views.on_turn(now, events, decisions)
         for future, result in settled:
             future._settle(result)
+        for launch in launches(events, decisions):
+            if launch.phase.job in self.jobs:
+                self.jobs[launch.phase.job][0]._start()
+        for decision in decisions:
+            if isinstance(decision, GiveUp):  # Another task of it may have ended in this turn.
+                self._fail(decision.job, decision.reason)
         for event in events:
             if isinstance(event, TaskFinished | PhaseClosed):
                 job = event.phase.job
                 if job in self.jobs or job in self._calls:
                     self._end_if_over(job)
-        for launch in launches(events, decisions):
-            if launch.phase.job in self.jobs:
-                self.jobs[launch.phase.job][0]._start()
-        for decision in decisions:
-            if isinstance(decision, GiveUp):
-                self._fail(decision.job, decision.reason)
 
     def _end_if_over(self, job: str) -> None:
         if self.state.phases_of(job):

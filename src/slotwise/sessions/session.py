@@ -6,55 +6,35 @@ import atexit
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Unpack
 
 from slotwise.backends.signals import HeldInterrupts
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.errors import InputError, check_whole
+from slotwise.core.errors import InputError
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
 from slotwise.core.resources import NOTHING
-from slotwise.core.units import seconds_of
-from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.notebook import notebook_display
-from slotwise.insight.report.session_table import SessionJobs
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
-from slotwise.sessions.calls import Binding, CallSubmitter, submit_after
-from slotwise.sessions.command_inputs import CommandInputs
-from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
+from slotwise.sessions.calls import Binding, CallSubmitter
 from slotwise.sessions.futures import Future
-from slotwise.sessions.hosts import (
-    check_mapping,
-    check_names,
-    check_slots,
-    checked_entry,
-    refuse_shuffle,
-)
-from slotwise.sessions.intake import (
-    ProgramHistory,
-    SessionCore,
-    arriving,
-)
+from slotwise.sessions.hosts import check_slots, refuse_shuffle
+from slotwise.sessions.intake import ProgramHistory, SessionCore, arriving
+from slotwise.sessions.methods import SessionMethods
 from slotwise.sessions.notebook import LiveDisplay
 from slotwise.sources import Entry, Slots, Source
-from slotwise.workload.dates import seconds_until
-from slotwise.workload.workload import CommandJob, Workload
-from slotwise.workload.workload import command as slotwise_command
+from slotwise.workload.workload import Workload
 
 REST_SECONDS = 0.05
 """The least seconds between allocations that arrivals and ends cause."""
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-class Session:
+class Session(SessionMethods):
     """Runs calls and jobs in worker processes, at any time, from any thread.
 
     The processes are on this machine, or on the hosts of a Dask cluster.
@@ -144,153 +124,18 @@ class Session:
         if self._intake.cells is not None:
             self._intake.cells.watch(self)
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call `fn(*args, **kwargs)` in a worker process, as a job; return at once.
+    _intake: SessionCore
 
-        Futures of this session anywhere within the arguments are replaced by their results, and
-        the call waits for these. Results are not unpickled in this process. For many small
-        calls an `executor` takes less time, because its calls are tasks of one job.
-        """
-        return self._single.submit(fn, args, kwargs)
+    def _new_folder(self) -> str:
+        hosts.check_on_this_machine(self._intake.state.cluster)
+        return self._intake.files.new_folder()
 
-    def executor(
-        self,
-        *,
-        name: str = "executor",
-        pool: str = "default",
-        weight: float = 1.0,
-        deadline: float | str | None = None,
-        priority: str = "normal",
-        slots: int = 1,
-        slots_max: int | None = None,
-        resources: Mapping[str, Any] | None = None,
-        attempts: int | None = None,
-        retry_delay: float | str | None = None,
-        time_limit: float | str | None = None,
-        user: str | None = None,
-        ahead: int | None = None,
-    ) -> SessionExecutor:
-        """An executor (`concurrent.futures.Executor`) whose calls are the tasks of one job.
-
-        deadline   seconds after the first call, or a duration such as "5m"
-        slots      the slots of one host that each call occupies, with as many processors
-        slots_max  the most slots that its calls hold at once
-        resources  what each call requests of its host beside slots, by name: `memory` in bytes
-                   or as a size, `gpu`, and others; `{"memory": "4 GiB", "gpu": 0.5}`
-        attempts   how often a call may be tried. By default an exception is its result at once,
-                   and only a call that loses its worker process is repeated
-        retry_delay  seconds before the second attempt; they double before each further one
-        time_limit   seconds for which an attempt may run; then its worker process is killed
-        user         whose job it is, for limits of users; by default, the account
-        ahead      how many calls Dask submits before the first of them ends; by default the
-                   number of slots, with which the scheduler does not know the size of the job
-
-        InputError for values that no job can have, and for more slots or resources than a host
-        or the pool has.
-        """
-        self._intake.check_open(had_waited=False)
-        due = seconds_of("deadline", deadline)
-        stated = {
-            "retry_delay": seconds_of("retry_delay", retry_delay),
-            "time_limit": seconds_of("time_limit", time_limit),
-            "user": user,
-        }
-        limits = self._limits | {key: one for key, one in stated.items() if one is not None}
-        binding = Binding(
-            *(name, pool, weight, due, priority, slots, slots_max, attempts),
-            **limits,
-            resources=resources,
-        )
-        job = binding.job(grows=True)
-        self._intake.check_job(job)
-        if ahead is not None:
-            check_whole("ahead", ahead)
-        most = self.slots if slots_max is None else min(slots_max, self.slots)
-        calls = CallSubmitter(self._intake, binding, grows=True)
-        return SessionExecutor(calls, ahead or max(1, most // slots), self)
-
-    def map(
-        self,
-        fn: Callable[..., T],
-        *iterables: Iterable[Any],
-        chunksize: int | None = None,
-        ahead: int | None = None,
-        **binding: Any,
-    ) -> Iterator[T]:
-        """The results of `fn` for the items of the iterables, in order, as one job.
-
-        Items are read as results are taken. `ahead` tasks are submitted before that, by default
-        four for each slot, so that memory is bounded also for endless iterables. A task makes
-        `chunksize` calls; by default, as many as take about 10 ms. The other options are those
-        of `executor`. If the iterator is closed, the remaining calls are cancelled.
-        """
-        check_mapping(fn, iterables, chunksize, ahead)
-        check_names("Session.map", binding, Binding.__dataclass_fields__)
-        executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
-        most = AHEAD * self.slots if ahead is None else ahead
-        return map_lazily(executor, fn, iterables, chunksize, max(1, most))
-
-    def command(
-        self,
-        command: str | Sequence[str | Future[Any]],
-        output: str | Path | None = None,
-        *,
-        id: str = "command",
-        after: str | Future[Any] | Iterable[str | Future[Any]] = (),
-        **options: Any,
-    ) -> Future[str]:
-        """Run a command in each task of a job: a list of words, or a string for /bin/sh.
-
-        A future of this session as a word stands for its result, such as the folder of another
-        command; the command waits for it.
-
-        after   the jobs, by id or future, and the calls that must be done before it begins
-        output  the folder for the output of tasks: `task-00000.out`, `task-00000.err` and so
-                on. By default a temporary folder, which is removed when the session closes.
-                Hosts on other machines need a folder that all of them see
-
-        The result of the future is this folder. The other options are those of
-        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. The deadline may be a date
-        and time, or a time of day, "17:00". InputError as for `run`.
-        """
-        intake, inputs = self._intake, CommandInputs.of(self._intake, command, after)
-        if "deadline" in options:
-            options["deadline"] = seconds_until(f"job {id!r}: deadline", options["deadline"])
-
-        def described() -> CommandJob:
-            return slotwise_command(inputs.words(), output, id=id, after=inputs.jobs, **options)
-
-        entry = described()  # Refuses what is wrong before a folder is made.
-        if output is None:
-            hosts.check_on_this_machine(intake.state.cluster)
-            output = intake.files.new_folder()
-        if not inputs.calls:
-            return self.run(described())
-        future: Future[Any] = Future(intake)
-
-        def run() -> None:
-            self._run(described(), Path(), future)
-
-        needs_all = entry.after_failed == "cancel"
-        submit_after(intake, future, inputs.calls, run, needs_all=needs_all)
-        return future
-
-    def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
-        """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
-
-        It may also be a mapping, like an entry of `jobs` in a workload file. It arrives now,
-        and its deadline and steps move with it. A number is appended to an id that was used
-        before. The result of the future is that of the job: the results of `Calls`, the output
-        of a program or of commands, or None. Relative paths begin at `folder`. InputError for a
-        job that cannot be run; the future of a job that fails has a SlotwiseError with the
-        reason.
-        """
-        return self._run(checked_entry(entry, folder, self.slots), folder)
+    def _change(self, future: Future[Any], given: changes.Changes) -> None:
+        changes.apply_changes(self._intake, future, given)
 
     def _run(
         self, entry: Entry, folder: str | Path, waited: Future[Any] | None = None
     ) -> Future[Any]:
-        """Run a job; `waited` is its future if it has waited for the results of calls."""
         intake = self._intake
         if any(execution is entry for _, execution in list(intake.jobs.values())):
             raise InputError(
@@ -316,22 +161,6 @@ class Session:
         close(self._intake, cancels=cancels)
 
     # Changes
-
-    def change(
-        self,
-        future: Future[Any],
-        *,
-        priority: str | None = None,
-        weight: float | None = None,
-        pool: str | None = None,
-        deadline: float | str | None = None,
-    ) -> None:
-        """Change the given properties of a job while it runs.
-
-        `deadline` is in seconds from now, a duration, a date or a time. Running tasks continue.
-        No effect on a job that is over. InputError for a value that no job can have.
-        """
-        changes.change_job(self._intake, future, priority, weight, pool, deadline)
 
     def set_pools(self, pools: PoolsStated) -> None:
         """Replace the pools, with their weights and shares; jobs keep their pools by name.
@@ -396,11 +225,6 @@ class Session:
         return self._intake.now
 
     @property
-    def slots(self) -> int:
-        """The number of slots of all hosts that are present."""
-        return self._intake.slots
-
-    @property
     def folder(self) -> Path | None:
         """The folder with the log and what tasks printed; None with `keep=False`."""
         opened = self._intake.opened.folder
@@ -410,29 +234,10 @@ class Session:
         """The present hosts; a drained host is present until its last task has ended."""
         return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
 
-    def jobs(self) -> SessionJobs:
-        """The jobs now: those that are not over, in order of arrival, then the last that ended.
-
-        It prints as a table, is a sequence of `SessionJob`, and is of one instant. Of a closed
-        session it is the last state. At most `slotwise.sessions.views.ENDED_MAX` jobs that
-        ended are listed; to wait for the others, read its `left`.
-        """
-        return self._intake.shown()
-
-    def explain(self, job: str | Future[Any]) -> Explanation:
-        """The slots that a job holds now, and why; the job is given by id or by a future.
-
-        InputError for the id of a job that is not active.
-        """
-        return self._intake.explain(job)
-
     def __repr__(self) -> str:
         state = "closed" if self._intake.is_closed else "open"
         scheduler = self._intake.loop.scheduler_name
         return f"<Session of {self.slots} slots under {scheduler}: {state}>"
-
-    def _repr_html_(self) -> str:
-        return self._intake.html()
 
     def _ipython_display_(self) -> None:
         show = notebook_display()
@@ -444,21 +249,6 @@ class Session:
         intake.display = LiveDisplay(show, intake.html, lambda: intake.turns)
         if intake.is_closed:
             intake.display.close()
-
-    def __enter__(self) -> Self:
-        self._intake.check_open(had_waited=False)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close(cancels=kind is not None)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._intake.__reduce__()  # Raises InputError.
 
 
 # The end of a session: by `close`, at the end of its block, or at the end of the program.

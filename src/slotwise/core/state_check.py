@@ -1,0 +1,30 @@
+"""The invariants of the state, for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slotwise.core.phase_state import check_phase
+
+if TYPE_CHECKING:
+    from slotwise.core.state import State
+
+
+def check_state(state: State) -> None:
+    """Assert every invariant of the state. O(its size)."""
+    for phase in state._phases.values():
+        check_phase(phase)
+    assert state.cluster is state._hosts.cluster
+    for kind in state.cluster.capacity:
+        phases = [phase for phase in state._phases.values() if phase.slot_kind == kind]
+        of_hosts = state.reserved(kind).values()
+        reserved = sum(slots for pools in of_hosts for slots in pools.values())
+        state._hosts.check(kind, sum(phase.running for phase in phases) + reserved)
+        backlogged = {phase.id for phase in state.backlogged(kind)}
+        assert backlogged == {p.id for p in state._jobs.ready[kind].values() if p.pending}
+        state._jobs.check(kind, state.pools)
+        state._of_kind[kind].check(phases)
+    state._shares.check_reclaimed(state._phases.values(), state._hosts.lost)
+    state._hosts.check_spare(state._phases.values())
+    for offers in state._offers.values():
+        offers.check()

@@ -1,0 +1,102 @@
+"""The commands that ask a server, with a real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from slotwise.cli.main import app
+from waiting import until
+
+
+class Shell:
+    """Calls commands for a server."""
+
+    def __init__(self, url: str) -> None:
+        self._environ = {"SLOTWISE_SERVER": url}
+
+    def __call__(self, *words: str) -> Result:
+        """Call a command."""
+        return CliRunner().invoke(app, list(words), env=self._environ)
+
+    def json(self, *words: str) -> Any:
+        """What a command prints with --json."""
+        done = self(*words, "--json")
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def slotwise(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Commands for the server, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return Shell(server.url)
+
+
+def test_a_command_from_submission_to_its_output(slotwise: Shell) -> None:
+    """It waits for another one, runs here with our variables, and is listed and explained."""
+    words = ("--id", "a", "--env", "A=out", "--array", "2")
+    assert slotwise("submit", *words, "echo $SLOTWISE_TASK > $A$SLOTWISE_TASK").stdout == "a\n"
+    done = slotwise("submit", "--after", "a", "--follow", "--", "cat", "out0", "out1")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "0\n1\n", "2\n")
+    assert [job["id"] for job in slotwise.json("list", "--all")["jobs"]] == ["a", "2"]
+    assert slotwise("status", "a").stdout.startswith("job a of 2 tasks in pool default: done")
+    assert slotwise("explain", "a").stdout == "job a is over: done\n"
+
+
+def test_a_job_that_is_held_moved_and_cancelled(slotwise: Shell) -> None:
+    """Each verb changes it; waiting for it gives the code of a cancelled job."""
+    slotwise("submit", "--id", "a", "--hold", "--", "sleep", "100")
+    assert slotwise.json("status", "a")["state"] == "held"
+    assert slotwise("priority", "a", "high").exit_code == 0
+    assert slotwise("priority", "a", "urgent").exit_code == 2
+    assert slotwise.json("release", "a")["jobs"][0]["priority"] == "high"
+    assert slotwise("wait", "a", "--timeout", "0").exit_code == 124
+    assert slotwise("cancel", "a").exit_code == 0
+    done = slotwise("wait", "a")
+    assert (done.exit_code, "job a: cancelled" in done.stderr) == (130, True)
+
+
+def test_running_and_next_jobs_are_found_in_a_long_queue(slotwise: Shell) -> None:
+    """The running ones are older than those that a short list has."""
+    for job in "abcde":
+        slotwise("submit", "--id", job, "--", "sleep", "100")
+    until(lambda: len(slotwise.json("list", "--state", "running")["jobs"]) == 2)
+    found = slotwise.json("list", "--state", "running", "--limit", "2")["jobs"]
+    assert [job["id"] for job in found] == ["a", "b"]
+    found = slotwise.json("list", "--state", "queued", "--limit", "1")
+    assert ([job["id"] for job in found["jobs"]], found["more"]) == (["e"], True)
+    view = slotwise.json("top")
+    assert [job["id"] for job in view["running"]] == ["a", "b"]
+    assert [job["id"] for job in view["queue"]] == ["c", "d", "e"]
+    assert len(slotwise.json("cancel", "--all")["jobs"]) == 5
+
+
+def test_a_workload_file_runs_on_a_server(slotwise: Shell, tmp_path: Path) -> None:
+    """With what its jobs print; it fails if one does."""
+    text = "slotwise: 1\njobs:\n  - {id: a, command: echo from a}\n"
+    text += "  - {id: b, command: exit 3, after: a, attempts: 1}\n"
+    (tmp_path / "w.yaml").write_text(text)
+    done = slotwise("run", "w.yaml")
+    assert (done.exit_code, "==> a 0 stdout <==\nfrom a\n" in done.stdout) == (1, True)
+    assert "exited with code 3" in done.stderr
+
+
+def test_options_are_named_in_messages_of_the_server(slotwise: Shell) -> None:
+    """As they are on the command line."""
+    done = slotwise("submit", "--priority", "urgent", "true")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("slotwise: --priority is 'urgent'")
+
+
+def test_the_server_its_pools_and_hosts(slotwise: Shell) -> None:
+    """On a terminal as tables; here as text that has their names."""
+    assert "0 of 2 busy" in slotwise("status").stdout
+    assert slotwise("pools").stdout.split()[:2] == ["pool", "weight"]
+    assert "0/2" in slotwise("workers").stdout
+    assert {"server", "pools", "running", "queue"} == slotwise.json("top").keys()
