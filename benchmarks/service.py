@@ -1,15 +1,16 @@
 """Jobs and calls of the server of slotwise on two slots, beside those of its peers.
 
-Measured in one run, as multiples of a spawn, `subprocess.run(["/bin/true"])`:
+All in one run, as multiples of a spawn, `subprocess.run(["/bin/true"])`:
 
-- submit: from a client's call until a shell job is accepted, while others hold the slots. That
-  of the server is durable then; the others keep it in memory, or write it without a flush
-- shell job: /bin/true, many submitted one by one or at once, until all have ended
-- call: a Python function that does nothing, one after another, and many at once
-- behind: a small job that is submitted after 1,000 of another pool, each of 50 ms, until it has
-  ended: as the peer comes, and with the best that it offers
+- submit: from the call of a client until a shell job is accepted, while others hold the slots.
+  A server of slotwise has then stored it for good, which costs a bare commit
+- shell job: /bin/true, many submitted one by one, or at once, until all have ended
+- call: a Python function that does nothing, one after another, or many at once
+- behind: a small job submitted after 1,000 of another pool, of 50 ms each, until it has ended:
+  as the peer comes, and with the best that it offers
+- the start of the server, empty and with 100,000 old jobs
 
-Then the start of the server with 100,000 old jobs in its store. Peers are in service_peers.py.
+What the peers are, and how they are installed: service_peers.py.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from statistics import median, quantiles
 from rich.console import Console
 from rich.table import Table
 
-from check import TIMED, Result, serve
+from check import Result, serve
+from check import shown as digits
 from measuring import seconds_of
 from service_peers import PEERS, SLOTS, Peer, serving, slotwise
 from slotwise.service.store import Store
@@ -42,186 +44,182 @@ OLD_JOBS, GROUP = 100_000, 5_000
 LIMIT = 90.0
 """Seconds after which a job is not waited for any longer."""
 
-PARTS = {"Dask": 0.2, "gflow": 0.05, "Slurm": 0.05}
-"""Of slow peers, the part of the jobs and calls that are measured."""
+PARTS = {"Dask": 0.2, "gflow": 0.04, "Slurm": 0.04}
+"""The part of the jobs and calls that is measured of slow peers."""
 
-COLUMNS = {
+ROWS = {
     "submit": "submit, median",
-    "p99": "p99",
+    "p99": "submit, p99",
     "single": "shell job, one by one",
-    "many": "at once",
+    "many": "shell job, at once",
     "call": "call, alone",
-    "calls": "at once",
+    "calls": "call, at once",
     "behind": "behind 1,000",
-    "best": "with the best",
+    "best": "with the best offer",
 }
 
 
 class Bell:
-    """A pipe: commands write to it, and this process sees that at once."""
+    """A pipe into which jobs write, so that this process sees at once that they ran."""
 
     def __init__(self, folder: Path) -> None:
         path, self._hold = folder / "bell", folder / "hold"
         os.mkfifo(path)
         self._end = os.open(path, os.O_RDWR)
-        self.ring = ["/bin/sh", "-c", f"echo > {path}"]
-        wait = f"while [ -e {self._hold} ]; do sleep 0.05; done"
-        self.hold = ["/bin/sh", "-c", f"echo > {path}; {wait}"]
+        self.job = ["/bin/sh", "-c", f"echo > {path}"]
+        until = f"while [ -e {self._hold} ]; do sleep 0.05; done"
+        self._holder = ["/bin/sh", "-c", f"echo > {path}; {until}"]
 
-    def wait(self, count: int = 1) -> bool:
-        """Wait for so many commands; False after `LIMIT`."""
+    def wait(self, jobs: int = 1) -> bool:
+        """Wait for so many; False if they take too long."""
         until = time.monotonic() + LIMIT
-        while count and select.select([self._end], [], [], max(0, until - time.monotonic()))[0]:
-            count -= len(os.read(self._end, count))
-        return not count
+        while jobs and select.select([self._end], [], [], max(0, until - time.monotonic()))[0]:
+            jobs -= len(os.read(self._end, jobs))
+        return not jobs
 
     @contextmanager
     def held(self, peer: Peer) -> Iterator[None]:
         """Meanwhile jobs hold all slots."""
         self._hold.touch()
-        peer.submit_all(self.hold, SLOTS)
+        peer.submit(self._holder, SLOTS, False)
         assert self.wait(SLOTS), "jobs do not begin"
         yield
         self._hold.unlink()
 
+    def all_end(self, peer: Peer) -> None:
+        """Wait for a last job, and for the ends of all if they are told."""
+        peer.submit(self.job, 1, False)
+        assert self.wait(), "jobs do not end"
+        peer.finish()
+
 
 @contextmanager
-def using(make: Callable[[Path], object]) -> Iterator[tuple[Peer, Bell]]:
+def using(name: str) -> Iterator[tuple[Peer, Bell]]:
     with tempfile.TemporaryDirectory(prefix="sw-", ignore_cleanup_errors=True) as place:
         folder = Path(place, "peer")
         folder.mkdir()
-        with make(folder) as peer:  # type: ignore[attr-defined]
+        with PEERS[name](folder) as peer:
             yield peer, Bell(Path(place))
 
 
-def times_of(act: Callable[[], object], count: int) -> tuple[float, float]:
+def of(act: Callable[[], object], count: int) -> tuple[float, float]:
     """The median and the 99th percentile of the seconds of calls."""
     times = [seconds_of(act) for _ in range(count)]
     return median(times), quantiles(times, n=100, method="inclusive")[98]
 
 
-def submissions(peer: Peer, bell: Bell, count: int) -> tuple[float, float]:
-    with bell.held(peer):
-        found = times_of(lambda: peer.submit(TRUE, False), count)
-    all_end(peer, bell)
-    return found
-
-
-def all_end(peer: Peer, bell: Bell) -> None:
-    """Wait for the end of a last job, and of all as far as that is told."""
-    peer.submit(bell.ring, False)
-    assert bell.wait(), "jobs do not end"
-    peer.finish()
-
-
-def shell_jobs(peer: Peer, bell: Bell, count: int, at_once: bool) -> float:
-    """Seconds a job."""
-    begun = time.perf_counter()
-    if at_once:
-        peer.submit_all(TRUE, count - 1)
-    else:
-        for _ in range(count - 1):
-            peer.submit(TRUE, False)
-    all_end(peer, bell)
-    return (time.perf_counter() - begun) / count
-
-
-def behind(make: Callable[[Path], object], others: int, is_first: bool) -> float:
-    """Seconds until a small job has ended."""
-    with using(make) as (peer, bell):
-        peer.submit(bell.ring, False)
-        assert bell.wait()  # All of it has started.
-        peer.submit_all(["/bin/sleep", str(JOB_SECONDS)], others)
-        begun = time.perf_counter()
-        peer.submit(bell.ring, is_first)
-        return time.perf_counter() - begun if bell.wait() else inf
-
-
-def measured(name: str, size: int, others: int) -> dict[str, float]:
-    """Seconds of one peer, by column. ImportError if it is not installed."""
-    count = max(4, int(size * PARTS.get(name, 1)))
-    found: dict[str, float] = {}
-    with using(PEERS[name]) as (peer, bell):
-        found["submit"], found["p99"] = submissions(peer, bell, count)
-        found["single"] = shell_jobs(peer, bell, count, at_once=False)
-        found["many"] = shell_jobs(peer, bell, count, at_once=True)
-        if peer.calls is not None:
-            found |= calls(peer.calls, count // 50 if name == "HyperQueue" else count)
-        best = peer.best
-    found["behind"] = behind(PEERS[name], others, False)
-    if best:
-        found["best"] = behind(PEERS[name], others, True)
-    return found
-
-
-def calls(act: Callable[[int], object], count: int) -> dict[str, float]:
-    act(SLOTS)  # The workers have started.
-    alone, _ = times_of(partial(act, 1), max(3, count // 4))
-    return {"call": alone, "calls": seconds_of(partial(act, count)) / count}
-
-
-def spawn() -> None:
-    subprocess.run(TRUE, check=True)
+def spawns(count: int) -> float:
+    return of(partial(subprocess.run, TRUE, check=True), count)[0]
 
 
 def commits(count: int) -> tuple[float, float]:
-    """Seconds of bare commits of 300 bytes on the disk of the others, synchronous=FULL."""
+    """Bare commits of 300 bytes, on the disk that the peers use."""
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:
         database = sqlite3.connect(Path(folder, "bare.db"), isolation_level=None)
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=FULL")
         database.execute("CREATE TABLE rows (data)")
-        found = times_of(
-            partial(database.execute, "INSERT INTO rows VALUES (?)", (b"x" * 300,)), count
-        )
+        insert = partial(database.execute, "INSERT INTO rows VALUES (zeroblob(300))")
+        found = of(insert, count)
         database.close()
         return found
 
 
-def started(old: int) -> float:
-    """Seconds from the start of a server with old jobs until it accepts others."""
-    with tempfile.TemporaryDirectory(prefix="sw-") as place:
-        folder = Path(place)
-        fill(folder, old)
+def submissions(peer: Peer, bell: Bell, count: int) -> tuple[float, float]:
+    with bell.held(peer):
+        found = of(lambda: peer.submit(TRUE, 1, False), count)
+    bell.all_end(peer)
+    return found
+
+
+def shell_jobs(peer: Peer, bell: Bell, count: int, at_once: int) -> float:
+    """Seconds a job."""
+    begun = time.perf_counter()
+    for _ in range(count // at_once):
+        peer.submit(TRUE, at_once, False)
+    bell.all_end(peer)
+    return (time.perf_counter() - begun) / (count + 1)
+
+
+def calls(peer: Peer, count: int) -> dict[str, float]:
+    act = peer.calls
+    assert act is not None
+    act(10 * SLOTS)  # The workers have started.
+    alone, _ = of(partial(act, 1), max(3, count // 4))
+    return {"call": alone, "calls": seconds_of(partial(act, count)) / count}
+
+
+def behind(name: str, others: int, is_first: bool) -> float:
+    """Seconds until a small job has ended; infinite if it takes too long."""
+    with using(name) as (peer, bell):
+        bell.all_end(peer)  # It has started.
+        peer.submit(["/bin/sleep", str(JOB_SECONDS)], others, False)
         begun = time.perf_counter()
-        with serving(folder):
+        peer.submit(bell.job, 1, is_first)
+        return time.perf_counter() - begun if bell.wait() else inf
+
+
+def measured(name: str, size: int, others: int) -> dict[str, float]:
+    """Seconds, by row. ImportError if the peer is not installed."""
+    count = max(4, int(size * PARTS.get(name, 1)))
+    with using(name) as (peer, bell):
+        submit, late = submissions(peer, bell, count)
+        found = {"submit": submit, "p99": late}
+        found["single"] = shell_jobs(peer, bell, count, 1)
+        found["many"] = shell_jobs(peer, bell, count, count)
+        if peer.calls:  # HyperQueue starts an interpreter for each.
+            found |= calls(peer, count // 50 if name == "HyperQueue" else count)
+    found["behind"] = behind(name, others, False)
+    if peer.best:
+        found["best"] = behind(name, others, True)
+    return found
+
+
+def started(old: int) -> float:
+    """Seconds from the start of a server with old jobs until it accepts others.
+
+    There is nothing that its old jobs have printed: it looks at that later.
+    """
+    with tempfile.TemporaryDirectory(prefix="sw-") as place:
+        fill(Path(place), old)
+        begun = time.perf_counter()
+        with serving(Path(place)):
             return time.perf_counter() - begun
 
 
 def fill(folder: Path, count: int) -> None:
-    """Copy a job that has ended."""
+    """Copy a job that has ended, with the end of its task."""
     with slotwise(folder) as peer:
-        peer.submit(TRUE, False)
+        peer.submit(TRUE, 1, False)
         peer.finish()
     with Store(folder / "service") as store:
         (job,) = store.jobs()
         (task,) = store.tasks(job.id)
         environ = store.environment(job.environ) if job.environ else None
-        for _ in range(0, count, GROUP):
-            new = [store.new_id() for _ in range(min(GROUP, count))]
+        for begin in range(0, count, GROUP):
+            new = [store.new_id() for _ in range(min(GROUP, count - begin))]
             jobs = [replace(job, number=number, id=name) for number, name in new]
-            store.add(jobs, environ=environ)
-            ends = [store.end_task(replace(task, job=one.id)) for one in jobs]
-            ends[-1].result()
-
-
-SUBMIT = "x the greater of 2 ms and three bare commits"
+            store.add(jobs, environ=environ).result()
+            for done in [store.end_task(replace(task, job=one.id)) for one in jobs]:
+                done.result()
 
 
 def check() -> Iterator[Result]:
-    """The goals of the server, each with its yardstick of the same run."""
-    commit, _ = commits(200)
-    of_spawn, _ = times_of(spawn, 200)
-    with using(slotwise) as (peer, bell):
+    """The goals of the server, by spawns and bare commits of this run."""
+    spawn, (commit, _) = spawns(200), commits(200)
+    with using("slotwise") as (peer, bell):
         submit, _ = submissions(peer, bell, 300)
-        many = min(shell_jobs(peer, bell, 500, at_once=True) for _ in range(3))
-        call = calls(peer.calls, 1000)["calls"]
-    yield Result("submission of a shell job, median", submit / max(0.002, 3 * commit), 1.0, SUBMIT)
-    yield Result("shell jobs at once", many / of_spawn, 2.0, "x a spawn")
+        many = min(shell_jobs(peer, bell, 500, 500) for _ in range(3))
+        call = calls(peer, 1_000)["calls"]
+    unit = "x the longer of 2 ms and three bare commits"
+    yield Result(
+        "submission of a shell job, median", submit / max(0.002, 3 * commit), 1.0, unit
+    )
+    yield Result("shell jobs at once", many / spawn, 2.0, "x a spawn")
     yield Result("calls at once", 1e3 * call, 1.0, "ms a call")
-    value = behind(slotwise, 1000, False) / JOB_SECONDS
-    yield Result("a small job behind 1,000", value, 2.0, "x one of their tasks")
-    yield Result("start with 100,000 old jobs", started(OLD_JOBS), 2.0, "s", noise=TIMED)
+    value = behind("slotwise", 1_000, False) / JOB_SECONDS
+    yield Result("a small job behind 1,000 of another pool", value, 2.0, "x one of these")
+    yield Result("start with 100,000 old jobs", started(OLD_JOBS), 2.0, "s")
 
 
 def main() -> None:
@@ -229,35 +227,36 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=500, help="jobs or calls of a measurement")
     parser.add_argument("--others", type=int, default=1_000, help="jobs before a small one")
     parser.add_argument("--old", type=int, default=OLD_JOBS, help="jobs in the store")
-    parser.add_argument("names", nargs="*", default=list(PEERS), help=f"of {', '.join(PEERS)}")
-    options = parser.parse_args()
-    commit, commit_late = commits(options.size)
-    spawns, found = [], {}
-    for name in options.names:
-        spawns.append(times_of(spawn, 100)[0])
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    given = parser.parse_args()
+    (commit, late), each = commits(given.size), list[float]()
+    found: dict[str, dict[str, float]] = {}
+    for name in given.peers:
+        each.append(spawns(100))
         try:
-            found[name] = measured(name, options.size, options.others)
+            found[name] = measured(name, given.size, given.others)
         except ImportError:
             found[name] = {}
-    one = median(spawns)
-    table = Table("ms (x a spawn)", *COLUMNS.values(), title=f"{SLOTS} slots")
-    for name, values in found.items():
-        cells = [shown(values.get(key), one) for key in COLUMNS] if values else ["not installed"]
-        table.add_row(name, *cells)
-    console = Console(width=150)
+    spawn = median(each)
+    console, title = Console(width=170), f"ms (x a spawn of {1e3 * spawn:.2f} ms)"
+    table = Table(f"{SLOTS} slots", *given.peers, title=title)
+    for key, text in ROWS.items():
+        table.add_row(text, *(shown(one, key, spawn) for one in found.values()))
     console.print(table)
-    console.print(f"spawn: {1e3 * one:.2f} ms; bare commit: {1e3 * commit:.3f} ms"
-                  f" (p99 {1e3 * commit_late:.3f} ms)")
-    for old in (0, options.old):
+    console.print(f"bare commit: median {1e3 * commit:.3f} ms, p99 {1e3 * late:.3f} ms")
+    for old in (0, given.old):
         console.print(f"start of the server with {old:,} old jobs: {started(old):.2f} s")
 
 
-def shown(seconds: float | None, one: float) -> str:
+def shown(values: dict[str, float], key: str, spawn: float) -> str:
+    seconds = values.get(key)
+    if not values:
+        return "not installed"
     if seconds is None:
         return ""
     if seconds == inf:
         return f"> {LIMIT:.0f} s"
-    return f"{1e3 * seconds:,.3g} ({seconds / one:,.2g})"
+    return f"{digits(1e3 * seconds)} (x{digits(seconds / spawn)})"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Those who run shell jobs and calls on two slots: slotwise's server, and its peers.
+"""Those who run shell jobs and calls on two slots: the server of slotwise, and its peers.
 
 Each is a context manager that takes an empty folder, and leaves no process at its exit. One
-that does not install raises ImportError. Python packages are in the extra `bench`; the others
+that is not installed raises ImportError. Python packages are in the extra `bench`; the others
 are Debian's: apt-get install tmux task-spooler slurmctld slurmd slurm-client
 """
 
@@ -16,50 +16,44 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slotwise.service.transport import NoServerError, Transport
 
 SLOTS, START_SECONDS = 2, 60.0
-
-
-def nothing(*_: object) -> None:
-    """What a call that does nothing calls."""
+PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"))
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
     """How one is used.
 
-    submit      accept a job of a command; True for the best that it offers to begin first
-    submit_all  accept many jobs of a command, in its fastest way
-    calls       make so many calls at once, and wait for their results
-    finish      wait until the ends of all jobs are known here, if that can be told
-    best        what it offers to begin first
+    submit  accept a number of jobs of a command; True for the best that it offers to be first
+    calls   make so many calls at once, and wait for their results
+    finish  wait until the ends of all jobs are known here, if that is told
+    best    what it offers to be first
     """
 
-    submit: Callable[[Sequence[str], bool], object]
-    submit_all: Callable[[Sequence[str], int], object]
+    submit: Callable[[Sequence[str], int, bool], object]
     calls: Callable[[int], object] | None = None
-    finish: Callable[[], object] = nothing
+    finish: Callable[[], object] = lambda: None
     best: str = ""
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Transport]:
-    """A server of slotwise with two pools, when it answers."""
+    """A server of slotwise with two pools, when it accepts jobs."""
     config, place = folder / "config.toml", folder / "service"
     config.write_text('[[pools]]\nname = "small"\n[[pools]]\nname = "large"\n')
     options = ["--slots", str(SLOTS), "--config", str(config), "--folder", str(place)]
     transport = Transport(f"unix:{place / 'socket'}")
-    with process(folder, [sys.executable, "-m", "slotwise", "serve", *options]):
+    with process(folder, sys.executable, "-m", "slotwise", "serve", *options):
         wait_for(lambda: not transport.get("/v1")["restoring"])
         yield transport
         transport.close()
@@ -67,50 +61,39 @@ def serving(folder: Path) -> Iterator[Transport]:
 
 @contextmanager
 def slotwise(folder: Path) -> Iterator[Peer]:
-    """Jobs and their ends are durable before they are told."""
+    """Jobs and their ends are durable before they are told. Many are those of another pool."""
     from slotwise import Client
 
     with serving(folder) as transport, Client(f"unix:{transport.path}") as client:
         about = {"folder": str(folder), "environ": dict(os.environ), "client": "bench"}
         news = transport.stream("/v1/results", {"client": "bench", "calls": {}, "jobs": []})
         next(news)  # Now it follows.
-        jobs: set[str] = set()
+        open_jobs: set[str] = set()
 
-        def submit(pool: str, command: Sequence[str], count: int) -> None:
-            entries = [{"command": list(command), "pool": pool}] * count
-            found = transport.post("/v1/jobs", {**about, "jobs": entries})
-            jobs.update(one["id"] for one in found["jobs"])
+        def submit(command: Sequence[str], count: int, is_first: bool) -> None:
+            entry = {"command": list(command), "pool": "small" if count == 1 else "large"}
+            found = transport.post("/v1/jobs", {**about, "jobs": [entry] * count})
+            open_jobs.update(one["id"] for one in found["jobs"])
 
         def finish() -> None:
-            while jobs:
+            while open_jobs:
                 end, _ = next(news)
-                if "job" in end and end["state"] not in ("queued", "running"):
+                if end.get("state") in ("done", "failed", "cancelled", "lost"):
                     assert end["state"] == "done", end
-                    jobs.discard(end["job"])
+                    open_jobs.discard(end.get("job", ""))
 
-        yield Peer(
-            lambda command, first: submit("small", command, 1),
-            partial(submit, "large"),
-            calls_by(client.executor(pool="small").submit),
-            finish,
-        )
-        news.close()  # type: ignore[attr-defined]
+        yield Peer(submit, calls_by(client.executor(pool="small").submit), finish)
 
 
-def of_calls(submit: Callable[..., Any], first: Callable[..., Any], best: str = "") -> Peer:
-    """Workers that run commands by calls; `first` submits what is to begin first."""
+def by_calls(submit: Callable[..., Any], first: Callable[..., Any], best: str) -> Peer:
+    """Workers run commands by calls."""
     made: list[Any] = []
 
-    def job(command: Sequence[str], is_first: bool = False) -> None:
-        made.append((first if is_first else submit)(subprocess.run, command))
+    def jobs(command: Sequence[str], count: int, is_first: bool) -> None:
+        send = first if is_first else submit
+        made.extend(send(subprocess.run, command) for _ in range(count))
 
-    return Peer(
-        job,
-        lambda command, count: [job(command) for _ in range(count)],
-        calls_by(submit),
-        lambda: [one.result() for one in made],
-        best,
-    )
+    return Peer(jobs, calls_by(submit), lambda: [one.result() for one in made], best)
 
 
 def calls_by(submit: Callable[..., Any]) -> Callable[[int], object]:
@@ -119,12 +102,11 @@ def calls_by(submit: Callable[..., Any]) -> Callable[[int], object]:
 
 @contextmanager
 def process_pool(folder: Path) -> Iterator[Peer]:
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(SLOTS, mp_context=spawn) as pool:
-        try:
-            yield of_calls(pool.submit, pool.submit)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    pool = ProcessPoolExecutor(SLOTS, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield by_calls(pool.submit, pool.submit, "")
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -136,107 +118,92 @@ def dask_cluster(folder: Path) -> Iterator[Peer]:
         LocalCluster(n_workers=SLOTS, threads_per_worker=1, **stated) as cluster,
         Client(cluster) as client,
     ):
-        first = partial(client.submit, pure=False, priority=100)
-        yield of_calls(client.get_executor(pure=False).submit, first, "priority")
+        executor = client.get_executor(pure=False)
+
+        def first(*call: Any) -> Any:
+            return client.submit(*call, pure=False, priority=100)
+
+        yield by_calls(executor.submit, first, "priority")
 
 
 @contextmanager
 def hyperqueue(folder: Path) -> Iterator[Peer]:
-    """Without a journal. Its client looks for ends each second."""
+    """In this process, without a journal. Its client looks each second for ends."""
     from hyperqueue import Job, LocalCluster
     from hyperqueue.cluster import WorkerConfig
     from hyperqueue.task.function import PythonEnv
 
     with LocalCluster(str(folder), WorkerConfig(cores=SLOTS)) as cluster:
         client = cluster.client(python_env=PythonEnv(sys.executable))
+        quiet: Any = {"stdout": None, "stderr": None, "cwd": folder}
 
-        def submit(command: Sequence[str], is_first: bool, count: int = 1) -> None:
-            job = Job(default_workdir=folder)
+        def submit(command: Sequence[str], count: int, is_first: bool) -> None:
+            job = Job()
             for _ in range(count):
-                job.program([*command], priority=int(is_first), stdout=None, stderr=None)
+                job.program([*command], priority=int(is_first), **quiet)
             client.submit(job)
 
         def calls(count: int) -> None:
-            job = Job(default_workdir=folder)
+            job = Job()
             for number in range(count):
-                job.function(abs, args=(number,), stdout=None, stderr=None)
+                job.function(abs, args=(number,), **quiet)
             client.wait_for_jobs([client.submit(job)])
 
-        yield Peer(
-            submit,
-            lambda command, count: submit(command, False, count),
-            calls,
-            best="priority",
-        )
+        yield Peer(submit, calls, best="priority")
 
 
 @contextmanager
 def task_spooler(folder: Path) -> Iterator[Peer]:
     """Its queue is in memory; a process of each job waits for its turn."""
-    run = tool("tsp", TS_SOCKET=f"{folder}/socket", TMPDIR=f"{folder}", TS_MAXCONN="2000")
-    run("-S", str(SLOTS))
+    run = tools(TS_SOCKET=f"{folder}/socket", TMPDIR=str(folder), TS_MAXCONN="2000")
+    run("tsp", "-S", str(SLOTS))
 
-    def submit(command: Sequence[str], is_first: bool = False) -> None:
-        run(*command)
+    def submit(command: Sequence[str], count: int, is_first: bool) -> None:
+        for _ in range(count):
+            run("tsp", *command)
         if is_first:
-            run("-u")
+            run("tsp", "-u")
 
     try:
-        all_in_turn = lambda command, count: [submit(command) for _ in range(count)]
-        yield Peer(submit, all_in_turn, best="-u")
+        yield Peer(submit, best="-u")
     finally:
-        run("-K")
+        run("tsp", "-K")
 
 
 @contextmanager
 def gflow(folder: Path) -> Iterator[Peer]:
-    """Sessions of tmux. It counts memory but no processors: two jobs fit at a time."""
-    port, profile = free_port(), folder / ".profile"  # Its shells of logins find its tools.
-    profile.write_text(f"export PATH={shlex.quote(PATH)}\n")
-    (folder / "gflow").mkdir()
-    config = folder / "gflow" / "gflow.toml"
-    config.write_text(f'[daemon]\nhost = "127.0.0.1"\nport = {port}\n')
-    homes = ("HOME", "TMUX_TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-    environ = dict.fromkeys(homes, str(folder)) | {"PATH": PATH}
-    batch, tmux = tool("gbatch", **environ), tool("tmux", **environ)
+    """Sessions of tmux. It counts memory but no processors: here two jobs fit at a time."""
+    port, settings = free_port(), folder / "gflow"
+    settings.mkdir()
+    daemon = f'[daemon]\nhost = "127.0.0.1"\nport = {port}\n'
+    (settings / "gflow.toml").write_text(daemon)
+    (folder / ".profile").write_text(f"PATH={shlex.quote(PATH)}\n")  # Jobs call its tools.
+    places = ("HOME", "TMUX_TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+    environ = dict.fromkeys(places, str(folder)) | {"PATH": PATH}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 2 // 5 >> 20
-    options = ["--auto-close", "-m", f"{memory}M"]
+    run = tools(**environ)
 
-    def submit(command: Sequence[str], *more: str) -> None:
-        batch(*options, *more, *command, *["--"] * (len(command) == 1))  # Not a script.
+    def submit(command: Sequence[str], count: int, is_first: bool) -> None:
+        options = [*["-p", "100"] * is_first, *["--array", f"1-{count}"] * (count > 1)]
+        words = [*command, "--"] if len(command) == 1 else command  # One would be a script.
+        run("gbatch", "--auto-close", "-m", f"{memory}M", *options, *words)
 
     try:
-        with process(folder, [path_of("gflowd")], **environ):
+        with process(folder, "gflowd", **environ):
             wait_for(lambda: socket.create_connection(("127.0.0.1", port)).close() or True)
-            yield Peer(
-                lambda command, first: submit(command, *["-p", "100"] * first),
-                lambda command, count: submit(command, "--array", f"1-{count}"),
-                best="priority",
-            )
+            yield Peer(submit, best="priority")
     finally:
         with suppress(subprocess.CalledProcessError):  # It ends with its last session.
-            tmux("kill-server")
+            run("tmux", "kill-server")
 
 
 SLURM = """\
-ClusterName=bench
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={port}
-SlurmdPort={other_port}
-AuthType=auth/none
-CredType=cred/none
-SlurmUser={user}
-SlurmdUser={user}
-StateSaveLocation={folder}
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-MailProg=/bin/true
+ClusterName=bench SlurmctldHost={host}(127.0.0.1) SlurmctldPort={port} SlurmdPort={other}
+AuthType=auth/none CredType=cred/none SlurmUser={user} SlurmdUser={user} MailProg=/bin/true
+StateSaveLocation={folder} SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/linuxproc TaskPlugin=task/none MpiDefault=none
+SelectType=select/cons_tres SelectTypeParameters=CR_CPU
 NodeName={host} NodeAddr=127.0.0.1 CPUs={slots}
 PartitionName=normal Nodes={host} Default=YES PriorityTier=1
 PartitionName=urgent Nodes={host} PriorityTier=10
@@ -246,34 +213,25 @@ PartitionName=urgent Nodes={host} PriorityTier=10
 @contextmanager
 def slurm(folder: Path) -> Iterator[Peer]:
     """As it comes, without authentication and accounting."""
-    config, user = folder / "slurm.conf", getpass.getuser()
-    host, port, other = socket.gethostname().split(".")[0], free_port(), free_port()
-    stated = {"host": host, "port": port, "other_port": other, "user": user}
-    config.write_text(SLURM.format(folder=folder, slots=SLOTS, **stated))
-    conf = str(config)
-    batch, info = tool("sbatch", SLURM_CONF=conf), tool("sinfo", SLURM_CONF=conf)
-    queue, cancel = tool("squeue", SLURM_CONF=conf), tool("scancel", SLURM_CONF=conf)
+    file, user, host = folder / "slurm.conf", getpass.getuser(), socket.gethostname()
+    stated = {"folder": folder, "user": user, "host": host.split(".")[0], "slots": SLOTS}
+    file.write_text(SLURM.format(port=free_port(), other=free_port(), **stated))
+    run = tools(SLURM_CONF=str(file))
 
-    def submit(command: Sequence[str], *options: str) -> None:
-        batch("-Q", "-o", f"{folder}/%j", *options, "--wrap", shlex.join(command))
+    def submit(command: Sequence[str], count: int, is_first: bool) -> None:
+        options = [*["-p", "urgent"] * is_first, *[f"--array=1-{count}"] * (count > 1)]
+        run("sbatch", "-Q", "-o", f"{folder}/%j", *options, "--wrap", shlex.join(command))
 
     with (
-        process(folder, [path_of("slurmctld"), "-D", "-f", conf]),
-        process(folder, [path_of("slurmd"), "-D", "-f", conf]),
+        process(folder, "slurmctld", "-D", "-f", str(file)),
+        process(folder, "slurmd", "-D", "-f", str(file)),
     ):
-        wait_for(lambda: b"idle" in info("-h"))
         try:
-            yield Peer(
-                lambda command, first: submit(command, *["-p", "urgent"] * first),
-                lambda command, count: submit(command, f"--array=1-{count}"),
-                best="partition",
-            )
+            wait_for(lambda: b"idle" in run("sinfo", "-h"))
+            yield Peer(submit, best="partition")
         finally:
-            cancel(f"--user={user}")
-            wait_for(lambda: not queue("-h"))
-
-
-PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"))
+            run("scancel", f"--user={user}")
+            wait_for(lambda: not run("squeue", "-h"))
 
 
 def path_of(name: str) -> str:
@@ -283,17 +241,18 @@ def path_of(name: str) -> str:
     raise ImportError(name)
 
 
-def tool(name: str, **environ: str) -> Callable[..., bytes]:
+def tools(**environ: str) -> Callable[..., bytes]:
     """Runs a program with arguments; what it prints."""
-    path, variables = path_of(name), os.environ | environ
-    return lambda *words: subprocess.check_output(
-        [path, *words], env=variables, stderr=subprocess.STDOUT
+    variables = os.environ | environ
+    return lambda name, *words: subprocess.check_output(
+        [path_of(name), *words], env=variables, stderr=subprocess.STDOUT
     )
 
 
 @contextmanager
-def process(folder: Path, command: Sequence[str], **environ: str) -> Iterator[None]:
+def process(folder: Path, name: str, *words: str, **environ: str) -> Iterator[None]:
     """A process that is ended at the exit."""
+    command = [path_of(name), *words]
     with (folder / "log").open("ab") as log:
         made = subprocess.Popen(command, env=os.environ | environ, stdout=log, stderr=log)
     try:
@@ -308,7 +267,6 @@ def process(folder: Path, command: Sequence[str], **environ: str) -> Iterator[No
 
 
 def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
     until = time.monotonic() + START_SECONDS
     while True:
         with suppress(subprocess.CalledProcessError, NoServerError, OSError):
@@ -323,7 +281,7 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-PEERS: Mapping[str, Callable[[Path], Any]] = {
+PEERS: dict[str, Callable[[Path], AbstractContextManager[Peer]]] = {
     "slotwise": slotwise,
     "ProcessPoolExecutor": process_pool,
     "Dask": dask_cluster,
