@@ -54,7 +54,7 @@ ROWS = {
     "many": "shell job, at once",
     "call": "call, alone",
     "calls": "call, at once",
-    "behind": "behind 1,000",
+    "behind": "behind many",
     "best": "with the best offer",
 }
 
@@ -230,28 +230,29 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     given = parser.parse_args()
     (commit, late), each = commits(given.size), list[float]()
-    found: dict[str, dict[str, float]] = {}
+    found, why = dict[str, dict[str, float]](), dict[str, str]()
     for name in given.peers:
         each.append(spawns(100))
         try:
             found[name] = measured(name, given.size, given.others)
         except ImportError:
-            found[name] = {}
+            why[name] = "not installed"
+        except Exception as error:  # The others are measured all the same.
+            why[name] = f"failed: {error!r}"
     spawn = median(each)
     console, title = Console(width=170), f"ms (x a spawn of {1e3 * spawn:.2f} ms)"
-    table = Table(f"{SLOTS} slots", *given.peers, title=title)
+    table = Table(f"{SLOTS} slots", *found, title=title)
     for key, text in ROWS.items():
-        table.add_row(text, *(shown(one, key, spawn) for one in found.values()))
+        table.add_row(text, *(shown(one.get(key), spawn) for one in found.values()))
     console.print(table)
+    for name, text in why.items():
+        console.print(f"{name}: {text}")
     console.print(f"bare commit: median {1e3 * commit:.3f} ms, p99 {1e3 * late:.3f} ms")
     for old in (0, given.old):
         console.print(f"start of the server with {old:,} old jobs: {started(old):.2f} s")
 
 
-def shown(values: dict[str, float], key: str, spawn: float) -> str:
-    seconds = values.get(key)
-    if not values:
-        return "not installed"
+def shown(seconds: float | None, spawn: float) -> str:
     if seconds is None:
         return ""
     if seconds == inf:

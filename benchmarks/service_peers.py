@@ -203,7 +203,8 @@ AuthType=auth/none CredType=cred/none SlurmUser={user} SlurmdUser={user} MailPro
 StateSaveLocation={folder} SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid SlurmdPidFile={folder}/slurmd.pid
 ProctrackType=proctrack/linuxproc TaskPlugin=task/none MpiDefault=none
-SelectType=select/cons_tres SelectTypeParameters=CR_CPU
+SelectType=select/cons_tres SelectTypeParameters=CR_CPU"""
+HOSTS = """
 NodeName={host} NodeAddr=127.0.0.1 CPUs={slots}
 PartitionName=normal Nodes={host} Default=YES PriorityTier=1
 PartitionName=urgent Nodes={host} PriorityTier=10
@@ -215,7 +216,8 @@ def slurm(folder: Path) -> Iterator[Peer]:
     """As it comes, without authentication and accounting."""
     file, user, host = folder / "slurm.conf", getpass.getuser(), socket.gethostname()
     stated = {"folder": folder, "user": user, "host": host.split(".")[0], "slots": SLOTS}
-    file.write_text(SLURM.format(port=free_port(), other=free_port(), **stated))
+    text = SLURM.replace(" ", "\n") + HOSTS  # Each setting has a line of its own.
+    file.write_text(text.format(port=free_port(), other=free_port(), **stated))
     run = tools(SLURM_CONF=str(file))
 
     def submit(command: Sequence[str], count: int, is_first: bool) -> None:
@@ -230,8 +232,9 @@ def slurm(folder: Path) -> Iterator[Peer]:
             wait_for(lambda: b"idle" in run("sinfo", "-h"))
             yield Peer(submit, best="partition")
         finally:
-            run("scancel", f"--user={user}")
-            wait_for(lambda: not run("squeue", "-h"))
+            with suppress(subprocess.CalledProcessError):  # It has not started.
+                run("scancel", f"--user={user}")
+                wait_for(lambda: not run("squeue", "-h"))
 
 
 def path_of(name: str) -> str:
