@@ -43,6 +43,15 @@ def test_a_command_has_the_environment_and_the_folder_of_its_client(
     assert server.printed(second).split() == ["blue"]
 
 
+def test_the_tasks_of_an_array_have_the_stated_numbers(server: RunningServer) -> None:
+    """Both of a list and of a string."""
+    as_list = {"command": ["echo", "{task}"], "tasks": 3, "first_task": 7}
+    as_string = {"command": "echo $SLOTWISE_TASK", "tasks": 3, "first_task": 7}
+    for job in server.submit(as_list, as_string):
+        assert server.wait(job)["state"] == "done"
+        assert sorted(server.printed(job).split()) == ["7", "8", "9"]
+
+
 def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) -> None:
     """Also not after a restart."""
     command = {"command": ["true"]}

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
+from slotwise.core.errors import SlotwiseError
 from slotwise.core.job import Job
 from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client
@@ -106,6 +107,10 @@ class Streams:
         """The streams of a client that are not over."""
         return [one for one in list(self._by_key.values()) if one.client == client]
 
+    def clients(self) -> set[str]:
+        """The clients of the streams that are not over."""
+        return {one.client for one in list(self._by_key.values())}
+
     @property
     def are_running(self) -> bool:
         """Whether a call runs."""
@@ -125,11 +130,16 @@ class Streams:
         self._by_key[key] = self._by_job[record.id] = stream
         return stream
 
-    def add(self, stream: ServedStream, number: int, record: StoredCall) -> None:
-        """Run a call when its inputs are done."""
+    def expect(self, stream: ServedStream, number: int) -> ServedFuture:
+        """Know a call before it is added, so that it can be an input of others."""
         future = ServedFuture(self._core, lambda state: self._notify(stream, number, state))
         stream.futures[number] = future
         stream.numbers.add(number)
+        return future
+
+    def add(self, stream: ServedStream, number: int, record: StoredCall) -> None:
+        """Run a call when its inputs are done."""
+        future = stream.futures.get(number) or self.expect(stream, number)
         stream.is_closed |= not stream.grows
         inputs: list[Any] = [
             self._input(*reference) if part is None else part
@@ -176,14 +186,14 @@ class Streams:
         if stream is not None and (open_one := stream.futures.get(number)):
             return open_one
         done: Future[Any] = Future(self._core)
-        found = None
         record = self._store.stream(key) if stream is None else stream.record
-        if record is not None:
-            found = self._store.result(record.id, number)
-        if found is None:
-            done.cancel()
+        call = None if record is None else self._store.call(record.id, number)
+        if call is not None and call.state == "done":
+            done._settle(CallResult(bool(call.is_value), call.value or b""))
+        elif call is not None and call.state == "failed":
+            done._fail(SlotwiseError(call.reason))
         else:
-            done._settle(CallResult(*found))
+            done.cancel()
         return done
 
     def close(self, stream: ServedStream) -> None:
@@ -273,13 +283,13 @@ def note_before(execution: Execution, note: Callable[[], Waiting[Any]]) -> None:
 
     Otherwise a job that must not run again could, if the server is killed in between.
     """
-    begins, is_noted = execution.begins_at, False
+    arguments_of, is_noted = execution.arguments, False
 
-    def begins_at(phase: str, task: int, attempt: int, address: str) -> bool:
+    def arguments(phase: str, task: int, attempt: int) -> tuple[object, ...]:
         nonlocal is_noted
         if not is_noted:
-            note().result()
+            note().result()  # If this raises, the attempt fails, and says why.
             is_noted = True
-        return begins(phase, task, attempt, address)
+        return arguments_of(phase, task, attempt)
 
-    execution.begins_at = begins_at  # type: ignore[method-assign]
+    execution.arguments = arguments  # type: ignore[method-assign]
