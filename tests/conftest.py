@@ -94,9 +94,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _sessions_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Sessions of this process do not hear of those of other processes of the tests.
 
-    No test writes into the folder of the user's runs, or reads the user's defaults.
+    No test writes into the folder of the user's runs, or reads the user's defaults, or asks the
+    user's server.
     """
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SLOTWISE_SERVER", raising=False)
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))

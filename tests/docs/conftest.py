@@ -205,12 +205,12 @@ def own_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="sw-") as folder:  # Paths of sockets are short.
         monkeypatch.setenv("XDG_STATE_HOME", folder)
         yield
-        end_server()
+        end_server(f"unix:{folder}/slotwise/service/socket")
 
 
-def end_server() -> None:
+def end_server(url: str) -> None:
     """End the server that a page has left, with its jobs."""
-    transport = Transport()
+    transport = Transport(url)
     try:
         pid = transport.get("/v1")["pid"]
         live = transport.get("/v1/jobs", state="queued,waiting,held,running")["jobs"]
