@@ -60,7 +60,7 @@ def test_options_become_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     words = "--id a --after 1 --after b --after-failed run --array 0-9 --gpu 1 --memory 8GiB"
     words += " --resources license=2 --slots-max 3 --attempts 2 --retry-delay 5 --time-limit 2h"
-    words += " --no-retry 3 --env A=b=c --output out --cwd . -- run {task}"
+    words += " --no-retry 3 --no-restart --env A=b=c --output out --cwd . -- run {task}"
     found = parse_words(words.split())
     assert found is not None
     assert entry_of(found.options, found.command) == {
@@ -75,6 +75,7 @@ def test_options_become_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "tasks": 10,
         "resources": {"license": 2, "gpu": 1, "memory": "8GiB"},
         "no_retry": [3],
+        "restart": False,
         "env": {"A": "b=c"},
         "output": str(tmp_path / "out"),
         "cwd": str(tmp_path),
@@ -169,14 +170,14 @@ def test_a_workload_file_is_submitted(
     text += "  - {id: a, command: sleep 9, deadline: 60, pool: team}\n"
     text += "  - {id: b, command: sleep 9, after: a}\n"
     (folder / "w.yaml").write_text(text)
-    done = slotwise("submit", "w.yaml", "--hold")
+    done = slotwise("submit", "w.yaml", "--hold", "--no-restart")
     assert (done.exit_code, done.stdout) == (0, "a\nb\n")
     assert "not used, because the server has its own: cluster, objective" in done.stderr
     body = service.asked[-1][2]
     first, second = body["jobs"]
     assert 0 <= time.time() + 60 - first.pop("deadline")["at"] < TIMEOUT
-    assert first == {"id": "a", "command": "sleep 9", "pool": "team"}
-    assert second == {"id": "b", "command": "sleep 9", "after": "a"}
+    assert first == {"id": "a", "command": "sleep 9", "pool": "team", "restart": False}
+    assert second == {"id": "b", "command": "sleep 9", "after": "a", "restart": False}
     assert (body["folder"], body["hold"]) == (str(folder), True)
 
 

@@ -100,6 +100,7 @@ OPTIONS = tuple(
         ("--retry-delay", "text", "SECONDS", "Wait before another attempt, as in 30s."),
         ("--time-limit", "text", "SECONDS", "Stop an attempt after this time, as in 2h."),
         ("--no-retry", "list", "CODE", "An exit code that is not retried; may be repeated."),
+        ("--no-restart", "flag", "", "Never run it again after the end of a server."),
         ("--output", "text", "FOLDER", "Folder for stdout and stderr of the tasks."),
         ("--cwd", "text", "FOLDER", "Folder in which it runs [default: this one]."),
         (
@@ -217,6 +218,8 @@ def entry_of(options: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]
         if key in entry:
             entry[key] = _seconds_or_text(entry[key])
     entry["command"] = _command(words, is_shell="shell" in options)
+    if "no_restart" in options:
+        entry["restart"] = False
     if "array" in options:
         entry["tasks"], first = _tasks(options["array"])
         if first:

@@ -13,7 +13,7 @@ from slotwise.core.errors import InputError
 from slotwise.workload.file import read_workload
 from slotwise.workload.text import parse_text, read_text
 
-OF_FILES = frozenset({"key", "hold", "user", "wait", "follow", "json", "server"})
+OF_FILES = frozenset({"key", "hold", "no_restart", "user", "wait", "follow", "json", "server"})
 """The options of a submission that a workload file takes; the others are keys of its jobs."""
 
 TAKEN = ("slotwise", "start", "jobs")
@@ -46,6 +46,8 @@ def entries_of(file: str, options: Mapping[str, Any] | None = None) -> tuple[lis
             resolved["arrival"] = job.arrival
         if job.steps:
             resolved["steps"] = [list(step) for step in job.steps]
+        if "no_restart" in (options or ()):
+            resolved["restart"] = False
         entries.append({**stated, **resolved})
     return entries, os.path.dirname(os.path.abspath(file))
 
