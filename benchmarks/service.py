@@ -211,7 +211,10 @@ JOB_CAUSE = (
 SUBMIT_CAUSE = (
     "the server takes 2.6 ms of processor time for a submission: HTTP a half, acceptance 28 %"
 )
-BEHIND_CAUSE = "the first small job waits for 0.4 s of decisions, and later ones as long as one of the others"
+BEHIND_CAUSE = (
+    "the server computes for 38 ms of 415: under flex, the default, several of the others begin"
+    " before it; under fair it takes a quarter of that"
+)
 
 
 def check() -> Iterator[Result]:

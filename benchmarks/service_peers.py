@@ -61,7 +61,7 @@ def serving(folder: Path) -> Iterator[Transport]:
 
 @contextmanager
 def slotwise(folder: Path) -> Iterator[Peer]:
-    """Jobs and their ends are durable before they are reported. Many are those of another pool."""
+    """Jobs and ends are durable before they are reported. Many at once are of another pool."""
     from slotwise import Client
 
     with serving(folder) as transport, Client(f"unix:{transport.path}") as client:
