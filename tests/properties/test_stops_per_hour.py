@@ -13,58 +13,43 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from properties.test_stopped_again import Case
-from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
+from properties.test_stopped_again import cases as shorter_cases
+from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Preempt
 from slotwise.core.events import PoolsChanged
-from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.job import Tasks
 from slotwise.core.log import Log, Turn
-from slotwise.core.pools import Pool, Preemption
 from slotwise.insight.replay import replay_log
 from tiers import examples
 
-SLOTS = 4
+LONGER = 30.0
 HOUR = 3600.0
 Watched = Callable[..., object]
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Tasks of minutes to hours, alone, wide or in gangs; pools lack slots after minutes."""
-    preemptions = st.builds(
-        Preemption,
-        least_after=st.sampled_from([0.0, 60.0]),
-        fair_after=st.sampled_from([0.0, 300.0]),
-        fraction=st.sampled_from([0.5, 1.0]),
-        grace=st.sampled_from([0.0, 0.0, 100.0]),
-        jobs_after=st.sampled_from([None, 0.0, 120.0]),
-    )
-    names = ("a", "b", "c")[: draw(st.integers(1, 3))]
-    pools = tuple(
-        Pool(
-            name,
-            slots_min=draw(st.integers(0, 2)),
-            preemption=draw(preemptions),
-            stops_per_hour=draw(st.sampled_from([None, 0, 1, 1, 2, 5])),
+    """Those of `test_stopped_again`, with longer tasks, min shares and limits."""
+    case = draw(shorter_cases())
+    jobs = tuple(
+        replace(
+            job,
+            arrival=LONGER * job.arrival,
+            phases=tuple(
+                replace(phase, tasks=Tasks(phase.tasks.count, LONGER * phase.tasks.work))
+                for phase in job.phases
+            ),
         )
-        for name in names
+        for job in case.jobs
     )
-    jobs = []
-    for number in range(draw(st.integers(2, 6))):
-        phases = []
-        for place in range(draw(st.integers(1, 2))):
-            shape = draw(st.sampled_from(["narrow", "narrow", "wide", "gang"]))
-            count = draw(st.integers(1, SLOTS if shape == "gang" else 6))
-            tasks = Tasks(count, draw(st.sampled_from([100.0, 1000.0, 4000.0, 9000.0])))
-            width = 2 if shape == "wide" else 1
-            phases.append(Phase(f"p{place}", tasks, slots=width, gang=shape == "gang"))
-        arrival = draw(st.sampled_from([0.0, 50.0, 400.0, 3000.0]))
-        jobs.append(Job(f"j{number}", tuple(phases), arrival, draw(st.sampled_from(names))))
-    simulation = Simulation(
-        seed=draw(st.integers(0, 9)), noise=draw(st.sampled_from([0.0, 0.6]))
+    limits = st.sampled_from([None, 0, 1, 1, 2, 5])
+    pools = tuple(
+        replace(pool, slots_min=draw(st.integers(0, 2)), stops_per_hour=draw(limits))
+        for pool in case.pools
     )
-    name = draw(st.sampled_from(["fair", "flex", "las", "uwfq"]))
-    return Case(tuple(jobs), SLOTS, pools, simulation, name)
+    name = draw(st.sampled_from(["fair", "las", "flex"]))
+    return replace(case, jobs=jobs, pools=pools, name=name)
 
 
 def stops(case: Case, log: Log) -> dict[str, list[float]]:

@@ -174,7 +174,9 @@ class Shares:
                 pool.owed += phase.owed
                 if phase.pending:
                     phase.rank = rank = phase.ranked(parent.is_in_turn)
-            pool.allocated += share
+            if share:
+                phase.allocated = share  # 1 and 1.0 are written differently.
+                pool.allocated += share
             if job is not None:
                 job.add(phase)
             if phase.pending:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future as Waiting
 from typing import Any
 
 from slotwise.core.errors import InputError, shown
 from slotwise.service.engine import OVER, Engine, job_frame
 from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredCall, StoredJob
-from slotwise.service.streams import Stream, binding_of
+from slotwise.service.streams import ServedStream, binding_of
 from slotwise.service.wire import frame
 
 Frame = tuple[dict[str, Any], list[bytes]]
@@ -38,7 +37,7 @@ class CallFrames:
         A stream or a call that is known already changes nothing.
         """
         with self._lock:
-            return _Batch(self._engine).handle(frames)
+            return _CallBatch(self._engine).handle(frames)
 
     def ended(self, calls: Mapping[str, Any], jobs: Sequence[Any]) -> list[bytes]:
         """The frames of those calls and jobs that are over."""
@@ -64,6 +63,8 @@ class CallFrames:
     def close_left(self, listening: Sequence[str]) -> None:
         """Close the streams of clients that have left long ago and are not `listening`."""
         now = time.monotonic()
+        for client in self._engine.streams.clients():  # Also those of an earlier server.
+            self._left.setdefault(client, now)
         for client, since in list(self._left.items()):
             if client in listening:
                 del self._left[client]
@@ -76,7 +77,7 @@ class CallFrames:
 
 
 def call_frame(key: str, call: StoredCall) -> bytes:
-    """What a client is told at the end of a call."""
+    """What a client is sent at the end of a call."""
     state = call.state
     if state == "done":
         state = "value" if call.is_value else "raised"
@@ -84,7 +85,7 @@ def call_frame(key: str, call: StoredCall) -> bytes:
     return frame(header, () if call.value is None else (call.value,))
 
 
-class _Batch:
+class _CallBatch:
     """The frames of one request: first they are stored, then they have their effect."""
 
     def __init__(self, engine: Engine) -> None:
@@ -96,17 +97,12 @@ class _Batch:
 
     def handle(self, frames: Sequence[Frame]) -> dict[str, Any]:
         steps = [step for header, parts in frames if (step := self._step(header, parts))]
-        store = self._engine.store
-        waits = list[Waiting[Any]]()
-        if self._opened:
-            waits.append(store.add([record for record, _ in self._opened.values()], None, None))
-        for key, calls in self._calls.items():
-            waits.append(store.add_calls(self._names[key], list(calls.values())))
-        waits += [
-            store.close_stream(self._names[key]) for what, key, _ in steps if what == "close"
-        ]
-        for one in waits:
-            one.result()
+        names = self._names
+        self._engine.store.add_calls(
+            {names[key]: list(calls.values()) for key, calls in self._calls.items()},
+            [record for record, _ in self._opened.values()],
+            [names[key] for what, key, _ in steps if what == "close"],
+        ).result()
         streams = self._engine.streams
         for what, key, number in steps:
             if what == "open":
@@ -127,7 +123,7 @@ class _Batch:
                 streams.cancel(stream, [number])
         return {"jobs": self._names, "refused": self._refused}
 
-    def _add(self, stream: Stream, number: int) -> None:
+    def _add(self, stream: ServedStream, number: int) -> None:
         try:
             self._engine.streams.add(stream, number, self._calls[stream.key][number])
         except InputError as error:  # The pools have changed since it was opened.
@@ -140,7 +136,7 @@ class _Batch:
         """Check a frame and note what it adds; None if it changes nothing."""
         what, key = header.get("op"), header.get("stream")
         if not isinstance(key, str) or not 0 < len(key) <= KEY_BYTES_MAX:
-            raise InputError(f"stream is {shown(key)}; give a text")
+            raise InputError(f"stream is {shown(key)}; give a string")
         if what == "open":
             return self._open(key, header)
         if key in self._refused:

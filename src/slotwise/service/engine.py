@@ -23,15 +23,19 @@ from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
 from slotwise.service.planning import Planner
 from slotwise.service.records import StoredJob, StoredTask
+from slotwise.service.schema import StoreError
 from slotwise.service.settings import HELD, Settings
 from slotwise.service.store import Store
-from slotwise.service.streams import Stream, Streams, note_before
+from slotwise.service.streams import ServedStream, Streams, note_before
 from slotwise.service.supervised import Spawner, SupervisedCommands, Supervision
 from slotwise.service.wire import frame
 from slotwise.sessions import changes
 from slotwise.sessions.futures import Future
 from slotwise.sessions.session import Session
 from slotwise.workload.dates import seconds_until
+
+IS_CANCELLED = "cancelled"
+"""The change of a job that says that its user has cancelled it."""
 
 OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
@@ -83,7 +87,7 @@ class Engine:
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
         self._begun: set[str] = set()
         self._launched: dict[tuple[str, int], float] = {}  # by job and task, of those that run
-        self.is_leaving = False
+        self._is_draining = self.is_leaving = False
         self._epoch = time.time() - core.now
 
     # What is accepted.
@@ -98,6 +102,9 @@ class Engine:
         """Give a stored job, whose execution is open, to the session."""
         if not record.restart:
             note_before(execution, lambda: self.store.begin(record.id, time.time()))
+        if self._is_draining:  # The next server runs it.
+            execution.close(succeeded=False)
+            return
         try:
             future = self.core.run(execution, is_open=True)
         except Exception as error:  # It changed since it was checked, as its input may.
@@ -166,7 +173,7 @@ class Engine:
         result = packed_result(future.result()) if state == "done" else None
         self.end(record, state, reason, result)
 
-    def _stream_over(self, stream: Stream) -> None:
+    def _stream_over(self, stream: ServedStream) -> None:
         state, reason = stream.outcome
         if stream.grows:
             self.store.change(stream.record.id, tasks=len(stream.numbers))
@@ -175,19 +182,19 @@ class Engine:
     def end(
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
-        """Store how a job ended, then tell who waits for it."""
+        """Store how a job ended, then notify who waits for it."""
         code = self._code(record.id, state)
         self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
 
-        def tell() -> None:
+        def notify() -> None:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
-            with suppress(Exception):  # It is told again when the client asks.
-                self.tell(self.store.job(record.id))
+            with suppress(Exception):  # It is sent again when the client asks.
+                self.notify(self.store.job(record.id))
 
         end = partial(self.store.end, record.id, state, at, reason, code, result)
-        insist(end, tell)
+        insist(end, notify)
 
     def _code(self, job: str, state: str) -> int | None:
         """The exit code of a job of commands."""
@@ -199,8 +206,8 @@ class Engine:
             return 0
         return execution.code if isinstance(execution, SupervisedCommands) else None
 
-    def tell(self, record: StoredJob | None) -> None:
-        """Tell who waits for a job that it is over."""
+    def notify(self, record: StoredJob | None) -> None:
+        """Notify who waits for a job that it is over."""
         if record is None:
             return
         self.hub.publish(of_job(record.id), record.state)
@@ -232,10 +239,15 @@ class Engine:
         return record
 
     def cancel(self, job: str) -> None:
-        """Cancel a job; no effect on one that is over."""
+        """Cancel a job; no effect on one that is over.
+
+        The next server cancels it if this one is killed before its tasks have stopped.
+        """
         record = self.found(job)
         if record.state in OVER:
             return
+        with suppress(StoreError):  # On a full disk it must be possible, too.
+            self.store.change(job, changes={**record.changes, IS_CANCELLED: True}).result()
         if stream := self.streams.of_job(job):
             self.streams.cancel(stream)
         elif live := self._live.get(job):
@@ -305,6 +317,7 @@ class Engine:
 
     def leave(self, seconds: float) -> None:
         """Close the session: calls may end within this time, commands stay as they are."""
+        self._is_draining = True
         for _, _, execution in list(self._live.values()):
             if isinstance(execution, SupervisedCommands):
                 execution.leave()
@@ -335,7 +348,7 @@ def plain_result(packed: bytes | None) -> tuple[Any, bytes | None]:
 
 
 def job_frame(record: StoredJob) -> bytes:
-    """What a client is told at the end of a job."""
+    """What a client is sent at the end of a job."""
     plain, pickled = plain_result(record.result)
     news = {"job": record.id, "state": record.state, "reason": record.reason, "result": plain}
     return frame(news, () if pickled is None else (pickled,))

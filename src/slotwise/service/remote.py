@@ -26,8 +26,8 @@ from slotwise.service.remote_calls import RemoteCalls
 from slotwise.service.shown import OVER, shown_job, shown_jobs
 from slotwise.service.transport import (
     MissingJobError,
-    RefusedError,
     ServerClosedError,
+    ServerRefusedError,
     Transport,
     job_path,
 )
@@ -79,7 +79,7 @@ class RemoteCore:
             thread.start()
         self.outbox = Outbox(transport, seconds, self._accepted, self._refused)
         self._receiver = self.receives(
-            lambda: {"client": self.id, "calls": self._missing(), "jobs": list(self.jobs)},
+            self._wanted,
             self._received,
             lambda: self.is_ended,
         )
@@ -188,7 +188,7 @@ class RemoteCore:
         """Cancel a job; no effect on one that is over."""
         try:
             self.transport.post(job_path(job, "cancel"))
-        except RefusedError as error:
+        except ServerRefusedError as error:
             if error.kind != "over":
                 raise
 
@@ -325,10 +325,12 @@ class RemoteCore:
         thread.start()
         return thread
 
-    def _missing(self) -> dict[str, list[int]]:
-        """The calls whose results are missing, by stream."""
+    def _wanted(self) -> dict[str, Any]:
+        """The calls, by stream, and the jobs whose results are missing."""
         with self.lock:
-            return {key: list(one.of_task) for key, one in self._calls.items() if one.of_task}
+            calls = {key: list(one.of_task) for key, one in self._calls.items() if one.of_task}
+            of_calls = [self._calls[key].job for key in calls if self._calls[key].job]
+            return {"client": self.id, "calls": calls, "jobs": [*self.jobs, *of_calls]}
 
     def _expects(self) -> bool:
         """Whether a result is missing."""
@@ -358,6 +360,8 @@ class RemoteCore:
                     future = self.jobs.get(header["job"])
             if future is not None:
                 self.settle_job(future, header, parts)
+            elif header["state"] in ("failed", "lost"):
+                self._calls_lost(header)
         elif "stream" in header:
             with self.changed:
                 calls = self._calls.get(header["stream"])
@@ -369,6 +373,17 @@ class RemoteCore:
                     ACKNOWLEDGED_SECONDS,
                 )
                 self._call_received(calls, header, parts)
+
+    def _calls_lost(self, header: Mapping[str, Any]) -> None:
+        """Fail the calls of a job that is over without them, as after a failed restart."""
+        with self.lock:
+            calls = [one for one in self._calls.values() if one.job == header["job"]]
+            futures = [future for one in calls for future in one.of_task.values()]
+            for one in calls:
+                one.of_task.clear()
+                self.forget_if_over(one)
+        for future in futures:
+            self.settle_job(future, header, [])
 
     def _call_received(
         self, calls: RemoteCalls, header: Mapping[str, Any], parts: list[bytes]

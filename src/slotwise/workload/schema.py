@@ -476,6 +476,7 @@ class WorkEntry(Entry):
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
     hosts: Names | None = None
+    first_task: Annotated[int, Field(ge=0)] | None = None
     no_retry: (
         Annotated[
             list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]],
