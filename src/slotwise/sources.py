@@ -660,6 +660,23 @@ def overwriting(entry: Described) -> Described:
     return replace(entry, settings={**entry.settings, "overwrite": True})
 
 
+def replacing_own(entry: Entry, job: str, folder: Path, since: float) -> Entry:
+    """The entry of a job that replaces what the job itself has written since an instant.
+
+    `since` is in Unix seconds. Without it, a job whose process was killed while it committed
+    its output could not run again.
+    """
+    if isinstance(entry, PhasedJob):
+        phases: Any = tuple(replacing_own(one, job, folder, since) for one in entry.phases)
+        return replace(entry, phases=phases)
+    if not isinstance(entry, Described) or entry.output is None:
+        return entry
+    from slotwise.jobs.commit import is_output_of, place_of
+
+    is_own = is_output_of(job, place_of(entry.output, folder), since)
+    return overwriting(entry) if is_own else entry
+
+
 def _with_suffix(entry: Entry, suffix: str) -> Entry:
     if isinstance(entry, PhasedJob):
         phases: Any = tuple(_with_suffix(one, suffix) for one in entry.phases)

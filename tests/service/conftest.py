@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from service.servers import processes_of
 from slotwise.service.supervised import SupervisorLink
-from slotwise.service.transport import NoServerError, Transport, job_path
+from slotwise.service.transport import NoServerError, ServerClosedError, Transport, job_path
 from waiting import until
 
 START_SECONDS = 60.0
@@ -40,6 +39,12 @@ class RunningServer:
 
     def start(self) -> RunningServer:
         """Start it, and wait until it answers."""
+        self.begin()
+        until(self.is_ready, START_SECONDS)
+        return self
+
+    def begin(self) -> None:
+        """Start it."""
         log = (self.folder / "server.log").open("ab")
         arguments = ["serve", "--slots", "2", *self.options]
         place = ["--folder", str(self.folder / "service")]
@@ -52,14 +57,14 @@ class RunningServer:
                 stderr=log,
                 start_new_session=True,
             )
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
-            assert self.process.poll() is None, self.log
-            with suppress(NoServerError):
-                if not self.get("/v1")["restoring"]:
-                    return self
-            time.sleep(0.02)
-        raise AssertionError(f"the server has not started: {self.log}")
+
+    def is_ready(self) -> bool:
+        """Whether it answers, and has restored its jobs."""
+        assert self.process is not None
+        assert self.process.poll() is None, self.log
+        with suppress(NoServerError, ServerClosedError):
+            return not self.get("/v1")["restoring"]
+        return False
 
     @property
     def log(self) -> str:

@@ -178,8 +178,8 @@ def test_calls_are_kept_until_they_have_ended(store: Store) -> None:
         StoredCall("calls", 2, (LARGE,), (None,)),
         StoredCall("calls", 3, (b"", LARGE), (None, None)),
     ]
-    store.add_calls("calls", calls).result()
-    store.add_calls("calls", [replace(calls[0], parts=(b"other",))]).result()
+    store.add_calls({"calls": calls}).result()
+    store.add_calls({"calls": [replace(calls[0], parts=(b"other",))]}).result()
     assert list(store.calls("calls")) == calls
     assert files(store) == 2
     assert store.end_call("calls", 2, True, LARGE, "/out\udcff", 9.0).result()
@@ -202,7 +202,7 @@ def test_calls_may_end_while_they_are_read(store: Store, monkeypatch: Any) -> No
     """Each call is read as it is then, and pages follow each other."""
     monkeypatch.setattr(module, "PAGE", 3)
     added(store, "calls")
-    store.add_calls("calls", [StoredCall("calls", n, (LARGE,), (None,)) for n in range(7)])
+    store.add_calls({"calls": [StoredCall("calls", n, (LARGE,), (None,)) for n in range(7)]})
     assert store.end_call("calls", 0, True, b"", "", 1.0).result()
     reading = store.calls("calls", only_open=True)
     assert next(reading).number == 1
@@ -217,7 +217,7 @@ def test_calls_of_an_unknown_job_fail_alone(store: Store) -> None:
     answers: list[Future[Any]] = []
     for number in range(20):
         answers.append(store.add([job(store)]))
-        answers.append(store.add_calls("unknown", [StoredCall("unknown", number)]))
+        answers.append(store.add_calls({"unknown": [StoredCall("unknown", number)]}))
     faults = [answer.exception() for answer in answers]
     assert faults[::2] == [None] * 20
     assert {getattr(fault, "kind", None) for fault in faults[1::2]} == {"missing"}
@@ -267,7 +267,9 @@ def test_retention_removes_the_jobs_that_ended_first(store: Store, monkeypatch: 
     for number in range(1, 8):
         made = job(store, spec=LARGE)
         store.add([made], f"key {number}", {"N": str(number)})
-        store.add_calls(made.id, [StoredCall(made.id, n, (LARGE,), (None,)) for n in range(4)])
+        store.add_calls(
+            {made.id: [StoredCall(made.id, n, (LARGE,), (None,)) for n in range(4)]}
+        )
         store.end_task(StoredTask(made.id, 0, "done"))
         if number != 3:
             store.end(made.id, "done", 100.0 - number)
@@ -316,7 +318,7 @@ def _submit(store: Store) -> None:
     for _ in range(20):
         made = job(store, "same")
         store.add([made])
-        store.add_calls(made.id, [StoredCall(made.id, 0, (b"call",), (None,))])
+        store.add_calls({made.id: [StoredCall(made.id, 0, (b"call",), (None,))]})
         store.end_call(made.id, 0, True, made.id.encode(), "", 1.0).result()
         assert store.job(made.id) == made
 

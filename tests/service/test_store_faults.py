@@ -263,7 +263,7 @@ def test_an_end_that_cannot_be_written(used: Path) -> None:
     """The call is as it was, with its parts; nothing of its result is left."""
     with Store(used) as store:
         added(store, "calls").result()
-        store.add_calls("calls", [StoredCall("calls", 0, (LARGE,), (None,))]).result()
+        store.add_calls({"calls": [StoredCall("calls", 0, (LARGE,), (None,))]}).result()
         with files_up_to(len(LARGE) + 1000):
             until_full(store, bytes(200_000))
             until_full(store, b"")
@@ -339,7 +339,7 @@ def _write(folder: Path, acknowledged: int, statements: int) -> None:
         id, large = jobs[0].id, LARGE if number % 5 == 0 else b"small"
         calls = [StoredCall(id, n, (large,), (None,)) for n in range(3)]
         yield "jobs", store.add(jobs, f"key {number}")
-        yield "calls", store.add_calls(id, calls)
+        yield "calls", store.add_calls({id: calls})
         yield "value", store.end_call(id, 1, True, large, "", 1.0)
         yield "end", store.end(id, "done", 1.0, result=large)
 

@@ -122,6 +122,20 @@ def check_overwritten(output: str) -> None:
             )
 
 
+def is_output_of(job: str, output: str, since: float) -> bool:
+    """Whether a job has written an output of this machine, or begun to, since an instant.
+
+    `since` is in Unix seconds. The process may have been killed then before it could say so.
+    """
+    layout = Layout("", output, is_shared=True)
+    for manifest in layout.success, layout.placing:
+        with suppress(OSError, ValueError, TypeError, KeyError), open(manifest, "rb") as file:
+            plain, written = json.load(file), os.fstat(file.fileno()).st_mtime
+            if plain["slotwise"] == MANIFEST_VERSION and plain["job"] == job:
+                return written >= since
+    return False
+
+
 @contextmanager
 def _input_errors(output: str) -> Iterator[None]:
     """Turn errors of the disk or the store into InputErrors about an output."""

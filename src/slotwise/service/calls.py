@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future as Waiting
 from typing import Any
 
 from slotwise.core.errors import InputError, shown
@@ -64,6 +63,8 @@ class CallFrames:
     def close_left(self, listening: Sequence[str]) -> None:
         """Close the streams of clients that have left long ago and are not `listening`."""
         now = time.monotonic()
+        for client in self._engine.streams.clients():  # Also those of an earlier server.
+            self._left.setdefault(client, now)
         for client, since in list(self._left.items()):
             if client in listening:
                 del self._left[client]
@@ -96,17 +97,12 @@ class _CallBatch:
 
     def handle(self, frames: Sequence[Frame]) -> dict[str, Any]:
         steps = [step for header, parts in frames if (step := self._step(header, parts))]
-        store = self._engine.store
-        waits = list[Waiting[Any]]()
-        if self._opened:
-            waits.append(store.add([record for record, _ in self._opened.values()], None, None))
-        for key, calls in self._calls.items():
-            waits.append(store.add_calls(self._names[key], list(calls.values())))
-        waits += [
-            store.close_stream(self._names[key]) for what, key, _ in steps if what == "close"
-        ]
-        for one in waits:
-            one.result()
+        names = self._names
+        self._engine.store.add_calls(
+            {names[key]: list(calls.values()) for key, calls in self._calls.items()},
+            [record for record, _ in self._opened.values()],
+            [names[key] for what, key, _ in steps if what == "close"],
+        ).result()
         streams = self._engine.streams
         for what, key, number in steps:
             if what == "open":

@@ -23,6 +23,7 @@ from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
 from slotwise.service.planning import Planner
 from slotwise.service.records import StoredJob, StoredTask
+from slotwise.service.schema import StoreError
 from slotwise.service.settings import HELD, Settings
 from slotwise.service.store import Store
 from slotwise.service.streams import ServedStream, Streams, note_before
@@ -32,6 +33,9 @@ from slotwise.sessions import changes
 from slotwise.sessions.futures import Future
 from slotwise.sessions.session import Session
 from slotwise.workload.dates import seconds_until
+
+IS_CANCELLED = "cancelled"
+"""The change of a job that says that its user has cancelled it."""
 
 OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
@@ -83,7 +87,7 @@ class Engine:
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
         self._begun: set[str] = set()
         self._launched: dict[tuple[str, int], float] = {}  # by job and task, of those that run
-        self.is_leaving = False
+        self._is_draining = self.is_leaving = False
         self._epoch = time.time() - core.now
 
     # What is accepted.
@@ -98,6 +102,9 @@ class Engine:
         """Give a stored job, whose execution is open, to the session."""
         if not record.restart:
             note_before(execution, lambda: self.store.begin(record.id, time.time()))
+        if self._is_draining:  # The next server runs it.
+            execution.close(succeeded=False)
+            return
         try:
             future = self.core.run(execution, is_open=True)
         except Exception as error:  # It changed since it was checked, as its input may.
@@ -232,10 +239,15 @@ class Engine:
         return record
 
     def cancel(self, job: str) -> None:
-        """Cancel a job; no effect on one that is over."""
+        """Cancel a job; no effect on one that is over.
+
+        The next server cancels it if this one is killed before its tasks have stopped.
+        """
         record = self.found(job)
         if record.state in OVER:
             return
+        with suppress(StoreError):  # On a full disk it must be possible, too.
+            self.store.change(job, changes={**record.changes, IS_CANCELLED: True}).result()
         if stream := self.streams.of_job(job):
             self.streams.cancel(stream)
         elif live := self._live.get(job):
@@ -305,6 +317,7 @@ class Engine:
 
     def leave(self, seconds: float) -> None:
         """Close the session: calls may end within this time, commands stay as they are."""
+        self._is_draining = True
         for _, _, execution in list(self._live.values()):
             if isinstance(execution, SupervisedCommands):
                 execution.leave()

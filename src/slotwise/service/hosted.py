@@ -80,6 +80,7 @@ class HostedExecution(Execution):
         path: Sequence[str] = (),
         log: str | Path | None = None,
         limit: float = ANSWER_SECONDS,
+        since: float | None = None,
     ) -> HostedExecution | DeferredHosted:
         """Start the process of a job, and load and plan the job in it, as `Session.run` does.
 
@@ -98,6 +99,7 @@ class HostedExecution(Execution):
         path     folders in which it and the tasks look for modules, too
         log      the file that gets what user code prints while it is loaded and planned
         limit    the seconds that any answer of the process may take, except a commit
+        since    when it was submitted, if it may have run; it replaces its own output
 
         InputError for a job that cannot be planned, also if its code ends the process, or is
         not done after `limit` seconds.
@@ -111,7 +113,13 @@ class HostedExecution(Execution):
                 "grace": cluster.grace,
                 "kinds": sorted(cluster.kinds),
             },
-            **{"job": job, "now": now, "about": dict(about or {}), "path": list(path)},
+            **{
+                "job": job,
+                "now": now,
+                "about": dict(about or {}),
+                "path": list(path),
+                "since": since,
+            },
             "outputs": {name: list(folders) for name, folders in (outputs or {}).items()},
             **{"limits": dict(limits or {}), "history": history and str(history)},
             "environ": dict(os.environ if environ is None else environ),

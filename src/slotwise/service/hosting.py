@@ -43,7 +43,7 @@ from slotwise.service.forker import Answer
 from slotwise.service.wire import frame, frames
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.intake import arriving
-from slotwise.sources import Source
+from slotwise.sources import Source, replacing_own
 from slotwise.workload.workload import Workload
 
 Plain = dict[str, Any]
@@ -280,6 +280,8 @@ def planned(stated: Plain, parts: Sequence[bytes]) -> Execution:
         sets = {key: frozenset(about[key]) for key in ("after", "after_each") if key in about}
         entry = _with(entry, about | sets)
     entry = arriving(entry, stated["now"], lambda own: name or own)
+    if stated["since"] is not None:
+        entry = replacing_own(entry, name, folder, stated["since"])
     rates = Rates()
     if earlier := existing(stated["history"]):
         rates = estimate_rates(read_history(earlier))

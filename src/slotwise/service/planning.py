@@ -22,7 +22,7 @@ from slotwise.service.records import StoredJob
 from slotwise.service.supervised import SupervisedCommands, Supervision
 from slotwise.service.wire import frame, frames
 from slotwise.sessions.intake import SessionCore
-from slotwise.sources import Source, with_limits
+from slotwise.sources import Source, replacing_own, with_limits
 from slotwise.workload.file import read_job
 from slotwise.workload.workload import PROPERTIES, CommandJob, Workload
 
@@ -179,6 +179,7 @@ class Planner:
         outputs: Mapping[str, Sequence[str]],
         changed: Mapping[str, Any] = NOTHING,
         done: Sequence[int] = (),
+        since: float | None = None,
     ) -> Execution:
         """The execution of a job, which arrives now. InputError if it cannot be run.
 
@@ -187,6 +188,7 @@ class Planner:
         outputs  the folders of other jobs that are not over, by id
         changed  properties in place of those of its entry
         done     the tasks that do not run again
+        since    when a job was submitted that may have run; it replaces its own output
         """
         one = spec.submitted
         entry = {**_entry(one, id, spec.before), **changed}
@@ -204,12 +206,15 @@ class Planner:
                 limits=self.limits,
                 environ=environ,
                 path=[folder],
+                since=since,
             )
         slots = max(1, sum(cluster.capacity.values()))
         stated = read_job(entry, slots, Path(folder), now=datetime.now())
         job = arriving_now(stated, self.core.now)
         if done and isinstance(job, CommandJob):
             job = replace(job, settings={**job.settings, "done": tuple(done)})
+        if since is not None:
+            job = replacing_own(job, id, Path(folder), since)
         if self.limits:
             job = with_limits(job, self.limits)
         (made,) = Source(Workload((job,), folder=Path(folder))).executions(cluster)

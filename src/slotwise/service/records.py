@@ -54,6 +54,16 @@ class StoredJob:
     client: str | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def arrival(self) -> float:
+        """When it was submitted."""
+        return self.submitted
+
+    @property
+    def predecessors(self) -> frozenset[str]:
+        """The jobs that it waits for."""
+        return frozenset(self.after)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:

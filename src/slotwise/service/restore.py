@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from slotwise.core.dependencies import predecessor_failed
-from slotwise.core.errors import SlotwiseError
+from slotwise.core.dependencies import in_order, predecessor_failed
 from slotwise.service import supervised
-from slotwise.service.engine import Engine
+from slotwise.service.engine import IS_CANCELLED, Engine
 from slotwise.service.planning import Spec
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
@@ -41,11 +40,17 @@ def restore(engine: Engine) -> Restored:
     jobs = engine.store.open_jobs()
     adopted = {one.id: _found(engine, one) for one in jobs}
     counts = [0, 0, 0, 0]
-    for record in sorted(jobs, key=lambda one: (not adopted[one.id], one.number)):
+    for record in jobs:
+        if record.kind == "calls" and not _is_lost(record):
+            _expect(engine, record)
+    first = sorted(jobs, key=lambda one: (not adopted[one.id], one.number))
+    for record in in_order(first):
         try:
             counts[_restored(engine, record, adopted[record.id])] += 1
-        except SlotwiseError as error:  # Such as a folder that is missing now.
+        except Exception as error:  # No job may keep the server from starting.
             engine.end(record, "failed", f"it cannot run after a restart: {error}")
+            if stream := engine.streams.of_job(record.id):
+                engine.streams.cancel(stream)
     return Restored(*counts)
 
 
@@ -55,19 +60,22 @@ QUEUED, ADOPTED, AGAIN, LOST_NOW = range(4)
 def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
     """Give a job to the session; the index of the count that it belongs to."""
     has_begun = record.begun is not None
+    if _is_lost(record) and not adopted:
+        engine.end(record, "lost", LOST)
+        return LOST_NOW
     if record.kind == "calls":
         return _calls(engine, record)
+    if record.changes.get(IS_CANCELLED):
+        engine.end(record, "cancelled", "")
+        return QUEUED
     if has_begun and not adopted:
-        if not record.restart:
-            engine.end(record, "lost", LOST)
-            return LOST_NOW
         record = replace(record, restarts=record.restarts + 1)
         engine.store.change(record.id, restarts=record.restarts)
     spec = Spec.of(record)
     before: dict[str, str] = {}
     for name, job in spec.before.items():
         other = engine.store.job(job)
-        state = "lost" if other is None else other.state
+        state = "done" if other is None else other.state  # Only what has ended is forgotten.
         if state == OPEN:
             before[name] = job
         elif state != "done" and spec.submitted.entry.get("after_failed") != "run":
@@ -75,6 +83,8 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
             return QUEUED
     environ = engine.store.environment(record.environ) if record.environ else None
     done = sorted({one.task for one in engine.store.tasks(record.id) if one.state == "done"})
+    if len(done) >= record.tasks:
+        done.pop()  # The end of a task ends the job; this one is attached to once more.
     execution = engine.planner.execution(
         record.id,
         replace(spec, before=before),
@@ -83,8 +93,13 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         outputs=engine.outputs(),
         changed=_changed(record),
         done=done,
+        since=record.submitted,
     )
-    execution.open()
+    try:
+        execution.open()
+    except BaseException:
+        execution.close(succeeded=False)
+        raise
     engine.enter(record, execution)
     return ADOPTED if adopted else AGAIN if has_begun else QUEUED
 
@@ -98,14 +113,24 @@ def _found(engine: Engine, record: StoredJob) -> bool:
     return any(one.state != "lost" and one.task not in done for one in found)
 
 
-def _calls(engine: Engine, record: StoredJob) -> int:
-    """Give the calls of a job that are not done to the session."""
-    if record.begun is not None and not record.restart:
-        engine.end(record, "lost", LOST)
-        return LOST_NOW
+def _is_lost(record: StoredJob) -> bool:
+    """Whether a job may have run, and must not run again. Its commands may still run."""
+    return record.begun is not None and not record.restart
+
+
+def _expect(engine: Engine, record: StoredJob) -> None:
+    """Open a job of calls: these may be inputs of any other call, also of an earlier job."""
     entry = Spec.of(record).submitted.entry
     binding = binding_of({**entry["binding"], **_changed(record)})
     stream = engine.streams.open(record, binding, entry["program"], grows=entry["grows"])
+    for number in engine.store.open_calls(record.id):
+        engine.streams.expect(stream, number)
+
+
+def _calls(engine: Engine, record: StoredJob) -> int:
+    """Give the calls of a job that are not done to the session."""
+    stream = engine.streams.of_job(record.id)
+    assert stream is not None
     for call in engine.store.calls(record.id):
         stream.numbers.add(call.number)
         if call.state == OPEN:
@@ -113,6 +138,9 @@ def _calls(engine: Engine, record: StoredJob) -> int:
         else:
             stream.done += 1
             stream.raised += not call.is_value
+    if record.changes.get(IS_CANCELLED):
+        engine.streams.cancel(stream)
+        return QUEUED
     if engine.store.is_closed(record.id):
         engine.streams.close(stream)
     if record.begun is not None:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from slotwise.backends.attempt_logs import file_name, files_of_job
+from slotwise.jobs.transfer import SHARED_MEMORY
+from slotwise.jobs.work_folder import sweep, temporary_folder
 from slotwise.run_folder import RunFolder
 from slotwise.service import supervised
 from slotwise.service.engine import Engine
@@ -65,8 +67,14 @@ def _remove_runs(engine: Engine) -> None:
 def end_left_over(engine: Engine) -> int:
     """End commands of jobs that are over, which a server that was killed has left; how many.
 
+    It also removes what jobs that are forgotten and processes that were killed have left.
     It reads the records of all jobs: O(jobs that are kept).
     """
+    for root in SHARED_MEMORY, temporary_folder():
+        with suppress(OSError):
+            sweep(root)
+    for job in supervised.unknown(engine.folder, engine.store.ids()):
+        forget_output(engine, job)
     known = [job.id for job in engine.store.open_jobs()]
     alive = [
         found

@@ -23,6 +23,7 @@ from slotwise.core.errors import InputError
 from slotwise.jobs.work_folder import FileLock, HeldError
 from slotwise.service.blobs import Blobs
 from slotwise.service.records import (
+    OPEN,
     Record,
     StoredCall,
     StoredJob,
@@ -167,15 +168,28 @@ class Store:
             work.execute("INSERT OR REPLACE INTO names VALUES (?, ?)", base, str(last))
         return job.id
 
-    def add_calls(self, job: str, calls: Sequence[StoredCall]) -> Future[None]:
-        """Add calls to a stream; those whose numbers it has already change nothing."""
+    def add_calls(
+        self,
+        calls: Mapping[str, Sequence[StoredCall]],
+        opened: Sequence[StoredJob] = (),
+        closed: Sequence[str] = (),
+    ) -> Future[None]:
+        """Open streams, add calls to streams by their jobs, and close some: all or none.
+
+        What is open, known or closed already changes nothing.
+        """
 
         def action(work: StoreWork) -> None:
-            number = work.number_of(job)
+            for job in opened:
+                self._added(work, job)
             known = "SELECT 1 FROM calls WHERE job = ? AND number = ?"
-            for call in calls:
-                if not work.rows(known, number, call.number):
-                    work.insert(call, number)
+            for name, added in calls.items():
+                number = work.number_of(name)
+                for call in added:
+                    if not work.rows(known, number, call.number):
+                        work.insert(call, number)
+            for name in closed:
+                work.execute("UPDATE jobs SET closed = 1 WHERE id = ?", name)
 
         return self._writer.do(action)
 
@@ -308,6 +322,10 @@ class Store:
         """The jobs that have not ended, by number."""
         return self._records(StoredJob, "FROM jobs WHERE state = 'open' ORDER BY number")
 
+    def ids(self) -> list[str]:
+        """The ids of all jobs."""
+        return [text_of(id) for (id,) in self._rows("SELECT id FROM jobs")]
+
     def job(self, id: str) -> StoredJob | None:
         """A job, or None."""
         return next(iter(self._records(StoredJob, "FROM jobs WHERE id = ?", id)), None)
@@ -354,6 +372,11 @@ class Store:
     def counts(self) -> dict[str, int]:
         """The number of jobs in each state."""
         return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
+
+    def open_calls(self, job: str) -> list[int]:
+        """The numbers of the calls of a stream that have not ended."""
+        query = f"SELECT calls.number {_OF_CALLS} AND calls.state = '{OPEN}'"
+        return [number for (number,) in self._rows(query, job)]
 
     def calls(self, job: str, *, only_open: bool = False) -> Iterator[StoredCall]:
         """The calls of a stream by number, each as it is when it is read."""

@@ -107,6 +107,10 @@ class Streams:
         """The streams of a client that are not over."""
         return [one for one in list(self._by_key.values()) if one.client == client]
 
+    def clients(self) -> set[str]:
+        """The clients of the streams that are not over."""
+        return {one.client for one in list(self._by_key.values())}
+
     @property
     def are_running(self) -> bool:
         """Whether a call runs."""
@@ -126,11 +130,16 @@ class Streams:
         self._by_key[key] = self._by_job[record.id] = stream
         return stream
 
-    def add(self, stream: ServedStream, number: int, record: StoredCall) -> None:
-        """Run a call when its inputs are done."""
+    def expect(self, stream: ServedStream, number: int) -> ServedFuture:
+        """Know a call before it is added, so that it can be an input of others."""
         future = ServedFuture(self._core, lambda state: self._notify(stream, number, state))
         stream.futures[number] = future
         stream.numbers.add(number)
+        return future
+
+    def add(self, stream: ServedStream, number: int, record: StoredCall) -> None:
+        """Run a call when its inputs are done."""
+        future = stream.futures.get(number) or self.expect(stream, number)
         stream.is_closed |= not stream.grows
         inputs: list[Any] = [
             self._input(*reference) if part is None else part
@@ -274,13 +283,13 @@ def note_before(execution: Execution, note: Callable[[], Waiting[Any]]) -> None:
 
     Otherwise a job that must not run again could, if the server is killed in between.
     """
-    begins, is_noted = execution.begins_at, False
+    arguments_of, is_noted = execution.arguments, False
 
-    def begins_at(phase: str, task: int, attempt: int, address: str) -> bool:
+    def arguments(phase: str, task: int, attempt: int) -> tuple[object, ...]:
         nonlocal is_noted
         if not is_noted:
-            note().result()
+            note().result()  # If this raises, the attempt fails, and says why.
             is_noted = True
-        return begins(phase, task, attempt, address)
+        return arguments_of(phase, task, attempt)
 
-    execution.begins_at = begins_at  # type: ignore[method-assign]
+    execution.arguments = arguments  # type: ignore[method-assign]

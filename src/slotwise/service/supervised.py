@@ -12,6 +12,7 @@ server finds it and attaches to the attempt, once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -50,6 +51,9 @@ SPAWNER = "spawner"
 
 COMMANDS = "commands"
 """The name of the folder with the folders of jobs."""
+
+FULL_SECONDS = 1.0
+"""The pause until a command is started again for which the disk had no space."""
 
 KILL_SECONDS = 1.0
 """How long a supervisor may take to end when the processes of its command were killed."""
@@ -233,13 +237,14 @@ def records(folder: str | Path, job: str) -> list[SupervisedTask]:
 
 def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[SupervisedTask]:
     """Such tasks of other jobs than these. Their processes continue."""
+    return [found for job in unknown(folder, known_jobs) for found in records(folder, job)]
+
+
+def unknown(folder: str | Path, known_jobs: Collection[str]) -> list[str]:
+    """The other jobs than these that have a folder."""
     known, place = {file_name(job) for job in known_jobs}, os.path.join(folder, COMMANDS)
-    unknown = sorted(set(os.listdir(place)) - known) if os.path.isdir(place) else ()
-    return [
-        found
-        for name in unknown
-        for found in _records(os.path.join(place, name), unquote(name))
-    ]
+    names = set(os.listdir(place)) - known if os.path.isdir(place) else ()
+    return sorted(map(unquote, names))
 
 
 def remove(folder: str | Path, job: str) -> None:
@@ -358,17 +363,23 @@ class SupervisedRunner:
     ) -> None:
         """Wait for the end of the attempt `found`, or else of a new one.
 
+        While the disk of the service is full, the attempt waits: nothing has begun yet.
         LostAttemptError if there is `trouble`, or the supervisor does not start, or is killed.
         """
         running.report_memory(0)  # From now on, this process itself does not count.
         kills = OomKills()
         if trouble:
             raise LostAttemptError(trouble)
-        record = found or self._begin(task, attempt, folder, files)
-        self._await(record, None if found else SupervisorLink.of(self.spawner))
-        now = task_in(folder, self.command.job, task)
-        if now is None or now.ended is None:
-            raise LostAttemptError(now.trouble if now else f"its record in {folder} is missing")
+        while True:
+            record = found or self._begin(task, attempt, folder, files)
+            self._await(record, None if found else SupervisorLink.of(self.spawner))
+            now = task_in(folder, self.command.job, task)
+            if now is None or now.ended is None:
+                why = now.trouble if now else f"its record in {folder} is missing"
+                raise LostAttemptError(why)
+            if not (now.ended.error and _waits_for_space(now.ended.error, files)):
+                break
+            found = None
         self._check(now.ended, files, kills)
 
     def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> None:
@@ -426,16 +437,30 @@ class SupervisedRunner:
             "cwd": cwd,
             "environment": environment,
         }
-        try:
-            plain = SupervisorLink.of(self.spawner).begin(request)
-        except (OSError, ValueError) as error:
-            raise LostAttemptError(
-                f"its supervisor did not start ({self.spawner}): {error}"
-            ) from error
-        if "error" in plain:
+        while True:
+            try:
+                plain = SupervisorLink.of(self.spawner).begin(request)
+            except (OSError, ValueError) as error:
+                raise LostAttemptError(
+                    f"its supervisor did not start ({self.spawner}): {error}"
+                ) from error
+            if "error" not in plain:
+                return SupervisorRecord.of(plain)
             why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
-            raise OutputError.of(str(plain["place"]), why)
-        return SupervisorRecord.of(plain)
+            if not _waits_for_space(why, (why.filename,)):
+                raise OutputError.of(str(plain["place"]), why)
+
+
+def _waits_for_space(error: OSError, files: Collection[str]) -> bool:
+    """Whether a command did not start because one of these files had no space on its disk.
+
+    Then this waits for some time, so that it is tried again without using up an attempt.
+    """
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename in files
+    if is_full and not running.stop_requested():
+        time.sleep(FULL_SECONDS)
+        return True
+    return False
 
 
 class SupervisorLink:

@@ -82,7 +82,8 @@ def serve(path: str, lifeline: int) -> None:
     os.umask(mask)
     own = os.stat(name)
     listener.listen(BACKLOG)
-    print("ready", flush=True)
+    with suppress(OSError):  # The server may have been killed.
+        os.write(1, b"ready\n")
     gc.collect()
     gc.freeze()  # Collections in supervisors would copy all pages.
     poll = select.poll()

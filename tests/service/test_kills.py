@@ -1,0 +1,229 @@
+"""The server is killed at random moments under load, and started again: nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+from service.conftest import RunningServer
+from service.kill_load import PATIENCE, WORDS
+from sessions.small_calls import wait_for_file
+from slotwise import Client
+from waiting import until
+
+TESTS = Path(__file__).parents[1]
+
+
+@contextmanager
+def load(server: RunningServer, *kinds: str) -> Iterator[None]:
+    """Clients that submit during the block; afterwards all that they wanted is right."""
+    folder, path = server.folder, filter(None, [os.environ.get("PYTHONPATH")])
+    for name in "ran", "out":
+        (folder / name).mkdir()
+    clients = [
+        subprocess.Popen(
+            [sys.executable, "-m", "service.kill_load", folder, kind, str(seed)],
+            env={**server.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *path])},
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed, kind in enumerate(kinds)
+    ]
+    try:
+        until(lambda: len(list(folder.glob("*.began"))) == len(clients))
+        yield
+        (folder / "stop").touch()
+        for client in clients:
+            _, said = client.communicate(timeout=300)
+            assert client.returncode == 0, said
+    finally:
+        for client in clients:
+            client.kill()
+            client.wait()
+
+
+def kill_and_start(server: RunningServer, moment: random.Random) -> None:
+    """Kill the server at a random moment of its life, and start another one at once."""
+    server.begin()
+    since = time.monotonic()
+    seconds = moment.choice([moment.uniform(0, 0.1), moment.uniform(0, 2), 2])
+    if seconds == 2:
+        until(server.is_ready)
+        since, seconds = time.monotonic(), moment.uniform(0, 1)
+    time.sleep(max(0.0, since + seconds - time.monotonic()))
+    server.end(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_server_that_is_killed_loses_nothing(
+    make_server: Callable[..., RunningServer], kills: int
+) -> None:
+    """Each accepted job ends once, with the right result, and nothing of it is left."""
+    server = make_server()
+    moment = random.Random(kills)
+    shared = set(os.listdir("/dev/shm"))
+    with load(server, "commands", "commands", "calls", "programs"):
+        time.sleep(0.5)
+        server.end(signal.SIGKILL)
+        for _ in range(kills - 1):
+            kill_and_start(server, moment)
+        server.start()
+    check_jobs(server)
+    check_nothing_left(server)
+    assert {n for n in os.listdir("/dev/shm") if n.startswith("slotwise-")} <= shared
+
+
+def check_jobs(server: RunningServer) -> None:
+    """Each accepted job has ended as it must, and each of its tasks has run once."""
+    notes = [
+        json.loads(line)
+        for path in server.folder.glob("*.accepted")
+        for line in path.read_text().splitlines()
+    ]
+    assert notes
+    for note in notes:
+        job = server.job(note["id"])
+        assert job["state"] in note["states"], job
+        if "ran" in note:
+            for what in "begun", "ended":
+                ran = Path(f"{note['ran']}.{what}").read_text().split()
+                assert sorted(map(int, ran)) == list(range(note["tasks"])), (note, what)
+            assert Path(f"{note['ran']}.after").read_text() == "0\n"
+        if "output" in note:
+            assert Path(note["output"], "task-00000.out").read_text() == "after\n"
+        if "counts" in note:
+            (part,) = Path(note["counts"]).glob("part-*")
+            counts = dict(line.split("\t") for line in part.read_text().splitlines())
+            assert counts == {k: str(n) for k, n in Counter(WORDS.split()).items()}
+    with closing(sqlite3.connect(server.folder / "service" / "store.db")) as database:
+        bad = "state IN ('open', 'failed', 'lost') OR ended IS NULL"
+        for table in "jobs", "calls":
+            assert database.execute(f"SELECT * FROM {table} WHERE {bad}").fetchall() == []
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def check_nothing_left(server: RunningServer) -> None:
+    """When all jobs are forgotten and the server has ended, nothing of them is there."""
+    for job in server.get("/v1/jobs", limit=10_000)["jobs"]:
+        server.post(f"/v1/jobs/{job['id']}/forget")
+    service = server.folder / "service"
+    assert server.end() == 0
+    until(lambda: not processes(server.folder))
+    left = {str(path.relative_to(service)) for path in service.rglob("*") if path.is_file()}
+    names = {path.split("/")[0] for path in left}
+    assert names <= {"store.db", "store.db-wal", "store.db-shm", "runs"}
+
+
+def processes(folder: Path) -> list[str]:
+    """The processes of a server and of its jobs."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            variables = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
+            if f"XDG_STATE_HOME={folder}".encode() in variables:
+                found.append(Path(f"/proc/{name}/cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def forget_end(server: RunningServer, job: str, *, tasks: bool) -> None:
+    """Kill the server; the store is then as if that had been before the job's end was there.
+
+    With `tasks`, also as before the ends of its tasks.
+    """
+    server.end(signal.SIGKILL)
+    with closing(sqlite3.connect(server.folder / "service" / "store.db")) as database:
+        number = database.execute("SELECT number FROM jobs WHERE id = ?", [job]).fetchone()
+        if tasks:
+            database.execute("DELETE FROM tasks WHERE job = ?", number)
+        undone = "state = 'open', ended = NULL, code = NULL, result = NULL"
+        database.execute(f"UPDATE jobs SET {undone} WHERE number = ?", number)
+        database.commit()
+
+
+@pytest.mark.parametrize("tasks", [False, True])
+def test_a_kill_at_the_end_of_a_command(server: RunningServer, tasks: bool) -> None:
+    """Its output is there already; it is done, and does not run again."""
+    ran, out = server.folder / "ran", server.folder / "out"
+    command = f"echo $SLOTWISE_TASK >> {ran}; echo $SLOTWISE_TASK"
+    (job,) = server.submit({"command": command, "tasks": 2, "output": str(out)})
+    server.wait(job)
+    forget_end(server, job, tasks=tasks)
+    server.start()
+    ended = server.wait(job)
+    assert (ended["state"], ended["code"], ended["output"]) == ("done", 0, str(out))
+    assert sorted(ran.read_text().split()) == ["0", "1"]
+    assert [(out / f"task-0000{n}.out").read_text() for n in (0, 1)] == ["0\n", "1\n"]
+
+
+@pytest.mark.parametrize("as_phase", [False, True])
+def test_a_kill_at_the_end_of_a_program(server: RunningServer, as_phase: bool) -> None:
+    """It runs again and replaces its own output; that of others is never replaced."""
+    words, out = server.folder / "words", server.folder / "out"
+    words.write_text(WORDS)
+    program = {"program": "wordcount", "inputs": str(words), "output": str(out)}
+    entry = {"phases": [{"name": "count", **program}]} if as_phase else program
+    (job,) = server.submit({"id": "count", **entry})
+    assert server.wait(job)["state"] == "done"
+    before = contents(out)
+    forget_end(server, job, tasks=True)
+    server.start()
+    assert (server.wait(job)["state"], contents(out)) == ("done", before)
+    forget_end(server, job, tasks=True)
+    success = out / "_SUCCESS"
+    success.write_text(success.read_text().replace('"count"', '"another"'))
+    server.start()
+    ended = server.wait(job)
+    assert (ended["state"], contents(out).keys()) == ("failed", before.keys())
+    assert "exists" in ended["reason"]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder."""
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_jobs_and_calls_are_restored_after_those_they_wait_for(server: RunningServer) -> None:
+    """Also if their numbers are lower."""
+    gate = server.folder / "gate"
+    with Client(server.url) as client:
+        one, two = client.executor(name="one"), client.executor(name="two")
+        assert one.submit(abs, -1).result(PATIENCE) == 1
+        first = two.submit(wait_for_file, str(gate))
+        last = one.submit(len, first)
+        client.flush()
+        third, _ = server.submit(
+            {"command": "true", "after": ["second"]},
+            {"id": "second", "command": ["sleep", "1"]},
+        )
+        server.restart()
+        gate.touch()
+        assert last.result(PATIENCE) == len(str(gate))
+    assert server.wait(third)["state"] == "done"
+
+
+def test_a_cancelled_job_stays_cancelled(server: RunningServer) -> None:
+    """Also if the server is killed before its tasks have stopped."""
+    stuck = "trap '' TERM; while true; do sleep 0.05; done"
+    (job,) = server.submit({"command": stuck})
+    until(lambda: server.job(job)["tasks_running"])
+    server.post(f"/v1/jobs/{job}/cancel")
+    server.restart()
+    assert server.wait(job)["state"] == "cancelled"
+    assert server.job(job)["restarts"] == 0
