@@ -36,7 +36,7 @@ class Peer:
 
     submit  accept a number of jobs of a command; True for the best that it offers to be first
     calls   make so many calls at once, and wait for their results
-    finish  wait until the ends of all jobs are known here, if that is told
+    finish  wait until the ends of all jobs are known here, if that is reported
     best    what it offers to be first
     """
 
@@ -61,7 +61,7 @@ def serving(folder: Path) -> Iterator[Transport]:
 
 @contextmanager
 def slotwise(folder: Path) -> Iterator[Peer]:
-    """Jobs and their ends are durable before they are told. Many are those of another pool."""
+    """Jobs and ends are durable before they are reported. Many at once are of another pool."""
     from slotwise import Client
 
     with serving(folder) as transport, Client(f"unix:{transport.path}") as client:

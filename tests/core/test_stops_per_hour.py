@@ -67,12 +67,12 @@ def test_other_jobs_give_instead(simulated: Simulate) -> None:
 
 
 def test_the_tasks_of_a_gang_count_once(simulated: Simulate) -> None:
-    """Two gangs of two hold four slots; with one stop an hour one of them is stopped."""
+    """Two gangs of two hold four slots; with two stops an hour both are stopped, one by one."""
     gangs = (Phase("p", Tasks(2, LONG), gang=True), Phase("q", Tasks(2, LONG), gang=True))
-    pools = [Pool("a", stops_per_hour=1), Pool("b", slots_min=4, preemption=BACK)]
-    jobs = [Job("x", gangs, pool="a"), job("z", "b", 4, 10.0)]
-    log = simulated(jobs, Cluster.of_slots(4), pools).log
-    assert stopped(log)[:4] == [(15.0, "x")] * 2 + [(15.0 + HOUR, "x")] * 2
+    takers = [Pool(name, slots_min=2, preemption=BACK) for name in "bc"]
+    jobs = [Job("x", gangs, pool="a"), job("z", "b", 2, 10.0), job("y", "c", 2, 100.0)]
+    log = simulated(jobs, Cluster.of_slots(4), [Pool("a", stops_per_hour=2), *takers]).log
+    assert stopped(log) == [(15.0, "x")] * 2 + [(105.0, "x")] * 2
 
 
 def test_a_wide_task_waits_until_a_job_may_be_stopped_twice(simulated: Simulate) -> None:
