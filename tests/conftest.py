@@ -32,7 +32,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
-from slotwise.policy.claims import allocate
+from slotwise.policy.claims import allocate, claims_of, kept_claims
 from slotwise.policy.dmrs.queueing import Queueing
 from slotwise.policy.scheduler import make_scheduler
 
@@ -154,6 +154,7 @@ class CheckedScheduler:
             self.at, self.decided = snapshot.now, 0
         self.decided += 1
         assert self.decided < DECISIONS_MAX, "decisions without end at one instant"
+        assert_kept_claims_hold(self.inner, snapshot)
         decisions = self.inner.decide(snapshot)
         assert_taken_rightly(snapshot, decisions)
         if not decisions:
@@ -164,9 +165,18 @@ class CheckedScheduler:
             assert_nothing_is_reserved_in_vain(snapshot)
             # A guarantee holds for the whole tasks that fit into it, so only for narrow ones.
             allocator = None if snapshot.has_wide else getattr(self.inner, "allocator", None)
-            if getattr(allocator, "keeps_min_shares", False):
+            keeps = getattr(allocator, "keeps_min_shares", False)
+            if keeps and not snapshot.pools.stop_limits:  # With these it may wait.
                 self.guarantees.look(snapshot, self.inner.epoch_seconds)
         return decisions
+
+
+def assert_kept_claims_hold(scheduler: Decider, snapshot: Snapshot) -> None:
+    """The claims that the snapshot keeps are those that are read from all phases."""
+    allocator = getattr(scheduler, "allocator", None)
+    for kind in snapshot.cluster.capacity if allocator is not None else ():
+        kept = kept_claims(snapshot, kind, allocator.reads_work)
+        assert kept is None or kept == claims_of(snapshot, kind, allocator.reads_work)
 
 
 def assert_allocation_is_current(scheduler: Decider, snapshot: Snapshot) -> None:

@@ -160,6 +160,17 @@ def test_the_limit_of_a_pool_does_not_end_what_runs() -> None:
     assert not phase.may_launch
 
 
+def test_the_time_before_the_adoption_is_work_of_the_task() -> None:
+    """A task of which 9 s are done ends after 1 s; the other one is expected to take 10 s."""
+    state = State(Cluster((Host("h", {ANY_KIND: 4}),)))
+    state.at(0.0)
+    state.apply(JobArrived(0.0, Job("j", (Phase("command", Tasks(2)),))))
+    state.apply(TaskAdopted(0.0, PHASE, 0, 1, "h", kept=9.0))
+    state.at(1.0).apply(TaskFinished(1.0, PHASE, 0, 1, 1.0))
+    state.check()
+    assert state.phase(PHASE).work_left(1.0) == 10.0
+
+
 class Adopting:
     """A backend on which two tasks of a job run already, one of them on a host that is gone.
 

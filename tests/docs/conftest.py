@@ -21,10 +21,12 @@ import pytest
 from typer.testing import CliRunner
 
 from slotwise.cli.main import app
+from slotwise.service.transport import NoServerError, Transport, job_path
+from waiting import until
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"# ([\w./-]+\.(?:py|yaml|txt))\n")
+FILE_NAME = re.compile(r"# ([\w./-]+\.(?:py|yaml|toml|txt))\n")
 TIMEOUT_SECONDS = 300
 
 TERMINAL = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
@@ -101,9 +103,9 @@ def run_process(*command: str) -> subprocess.CompletedProcess[str]:
 def run_page(page: Path, run_command: RunCommand, *, scripts: bool = False) -> Iterator[str]:
     """Do what a page says in the current directory; yield each output that differs from it.
 
-    A block that begins with `# name.yaml` (.py, .txt) is written to that file. Other Python
-    blocks run one after another in one namespace, and a text block directly after one is its
-    output. So do the commands of `sh` blocks, of which those that end with `&` run until the
+    A block that begins with `# name.yaml` (.py, .toml, .txt) is written to that file. Other
+    blocks of Python run one after another in one namespace, and a text block directly after one
+    is its output. So do the commands of `sh` blocks, of which those that end with `&` run until the
     end of the page. A console block has commands after `$ `, each with its output. With
     `scripts` each block of Python has a namespace of its own, as a script has.
     """
@@ -198,21 +200,49 @@ def starts_processes(pytestconfig: pytest.Config) -> bool:
 
 
 @pytest.fixture
-def page_faults(
-    tmp_path: Path, starts_processes: bool, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., list[str]]:
-    """Runs a page of the project in an empty directory; returns the outputs that differ.
+def own_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder for what runs and the service of a page keep; the server in it is ended."""
+    with tempfile.TemporaryDirectory(prefix="sw-") as folder:  # Paths of sockets are short.
+        monkeypatch.setenv("XDG_STATE_HOME", folder)
+        yield
+        end_server()
 
-    `scripts` is that of `run_page`. By default reports are without the library that draws,
-    which takes seconds to make.
+
+def end_server() -> None:
+    """End the server that a page has left, with its jobs."""
+    transport = Transport()
+    try:
+        pid = transport.get("/v1")["pid"]
+        live = transport.get("/v1/jobs", state="queued,waiting,held,running")["jobs"]
+        for job in live:
+            transport.post(job_path(job["id"], "cancel"))
+            transport.get(job_path(job["id"], "wait"))
+    except NoServerError:
+        return
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+@pytest.fixture
+def page_faults(
+    tmp_path: Path, starts_processes: bool, own_state: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
+    """Runs pages of the project in an empty directory; returns the outputs that differ.
+
+    Several pages are steps of one: they share the directory and the server. `scripts` is that
+    of `run_page`. By default reports are without the library that draws, which takes seconds
+    to make.
     """
     if not starts_processes:
         monkeypatch.setattr("vl_convert.javascript_bundle", str)
 
-    def faults(name: str, *, scripts: bool = False) -> list[str]:
+    def faults(*names: str, scripts: bool = False) -> list[str]:
+        run_command = run_as_command if starts_processes else run_in_process
+        found: list[str] = []
         with chdir(tmp_path):
-            run_command = run_as_command if starts_processes else run_in_process
-            return list(run_page(ROOT / name, run_command, scripts=scripts))
+            for name in names:
+                found += run_page(ROOT / name, run_command, scripts=scripts)
+        return found
 
     return faults
 

@@ -57,6 +57,13 @@ RUN_PAGES = (
     ),
 )
 
+SERVICE_PAGES = (
+    "docs/howto/serve.md",
+    "docs/howto/use-the-service-from-python.md",
+    "docs/howto/operate-the-service.md",
+)
+"""Pages that use one server, one after the other: the first starts it, the last stops it."""
+
 SCRIPT_PAGES = ("docs/tutorial.md", "docs/tutorials/workflow.md")
 
 
@@ -66,6 +73,13 @@ def test_a_page_shows_the_real_output(
 ) -> None:
     """Every file, block of Python and command of the page has the output on the page."""
     assert page_faults(name) == []
+
+
+def test_the_pages_of_the_service_show_the_real_output(
+    page_faults: Callable[..., list[str]],
+) -> None:
+    """So do the pages of the service, with a server that they start, kill and stop."""
+    assert page_faults(*SERVICE_PAGES) == []
 
 
 @pytest.mark.parametrize("name", SCRIPT_PAGES)

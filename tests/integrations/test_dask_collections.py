@@ -20,18 +20,18 @@ def refuse(number: int) -> int:
     raise LookupError(f"no {number}")
 
 
-def test_delayed_calls_with_dependencies() -> None:
+def test_delayed_calls_with_dependencies(session: Session) -> None:
     """A tree of calls has the result that Dask's threads find."""
     leaves = [dask.delayed(increment)(n) for n in range(20)]
     total = dask.delayed(sum)([dask.delayed(sum)(leaves[n : n + 5]) for n in range(0, 20, 5)])
-    with Session(2) as session, session.executor(pool="p") as executor:
+    with session.executor(pool="research") as executor:
         (found,) = dask.compute(total, scheduler=executor)
     assert found == dask.compute(total, scheduler="threads")[0] == 210
 
 
-def test_an_exception_of_a_task_is_raised() -> None:
+def test_an_exception_of_a_task_is_raised(session: Session) -> None:
     """The session then serves further computations."""
-    with Session(2) as session, session.executor() as executor:
+    with session.executor() as executor:
         with pytest.raises(LookupError, match="no 3"):
             dask.compute(dask.delayed(refuse)(3), scheduler=executor)
         assert dask.compute(dask.delayed(increment)(3), scheduler=executor) == (4,)

@@ -12,17 +12,10 @@ import pytest
 
 joblib = pytest.importorskip("joblib")
 
-from slotwise import InputError, Pool, Session, read_log  # noqa: E402
+from slotwise import InputError, Session, read_log  # noqa: E402
 from slotwise.integrations.joblib import InSlotBackend  # noqa: E402
 
 Parallel, delayed = joblib.Parallel, joblib.delayed
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """A session of two slots."""
-    with Session(2, "fair", pools=[Pool("research")]) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ class RunningServer:
             **os.environ,
             "XDG_STATE_HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_RUNTIME_DIR": str(folder),  # Other runs of a test do not see it.
             "SLOTWISE_SERVER": self.url,
         }
         self.process: subprocess.Popen[bytes] | None = None

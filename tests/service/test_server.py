@@ -15,7 +15,7 @@ import pytest
 
 from service.conftest import RunningServer
 from slotwise.core.errors import InputError
-from slotwise.service.transport import MissingJobError, RefusedError, ServerClosedError
+from slotwise.service.transport import MissingJobError, ServerClosedError, ServerRefusedError
 from waiting import until
 
 
@@ -41,6 +41,15 @@ def test_a_command_has_the_environment_and_the_folder_of_its_client(
     server.wait(first), server.wait(second)
     assert server.printed(first).split() == ["red", "/usr"]
     assert server.printed(second).split() == ["blue"]
+
+
+def test_the_tasks_of_an_array_have_the_stated_numbers(server: RunningServer) -> None:
+    """Both of a list and of a string."""
+    as_list = {"command": ["echo", "{task}"], "tasks": 3, "first_task": 7}
+    as_string = {"command": "echo $SLOTWISE_TASK", "tasks": 3, "first_task": 7}
+    for job in server.submit(as_list, as_string):
+        assert server.wait(job)["state"] == "done"
+        assert sorted(server.printed(job).split()) == ["7", "8", "9"]
 
 
 def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) -> None:
@@ -137,7 +146,7 @@ def test_a_job_is_held_released_moved_and_cancelled(server: RunningServer) -> No
     assert (found["state"], found["pool"], found["priority"]) == ("held", "team", "high")
     server.post("/v1/jobs/job/release")
     assert server.wait(job)["state"] == "done"
-    with pytest.raises(RefusedError, match="is over"):
+    with pytest.raises(ServerRefusedError, match="is over"):
         server.post("/v1/jobs/job/change", {"weight": 2})
     with pytest.raises(MissingJobError, match="nobody"):
         server.post("/v1/jobs/nobody/cancel")
@@ -253,6 +262,14 @@ def test_the_socket_is_private_and_the_folder_has_one_server(server: RunningServ
     assert other.returncode == 2
     assert f"process {server.process.pid}" in other.stderr
     assert server.get("/v1")["state"] == "running"
+
+
+@pytest.mark.parametrize("timeout", ["soon", "-1", "nan"])
+def test_a_timeout_is_a_time(server: RunningServer, timeout: str) -> None:
+    """Others are refused."""
+    (job,) = server.submit({"command": "true"})
+    with pytest.raises(InputError, match="timeout"):
+        server.get(f"/v1/jobs/{job}/wait", timeout=timeout)
 
 
 def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]) -> None:

@@ -252,7 +252,7 @@ REUSED = json.dumps(NAMED)
         ("", None, ""),
         (MINE, "alive", ""),
         (f"{REUSED}\n", "lost", "has ended without recording how that ended"),
-        (f'{REUSED}\n{{"code": 0, "memory": 1}}\n', "ended", ""),
+        (f'{REUSED}\n{{"code": 0, "memory": 1, "seconds": 2.5}}\n', "ended", ""),
         (f'{REUSED}\n{{"code": 0,', "lost", "is damaged"),
         (f'{REUSED}\n{{"code": "0"}}', "lost", "is not the end of a command"),
         (REUSED[:-9], "lost", "is damaged"),

@@ -62,7 +62,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _of_sessions_only(request: pytest.FixtureRequest) -> None:
+def of_sessions_only(request: pytest.FixtureRequest) -> None:
     """Skip a test that is not for clients, before its client is made."""
     marker = request.node.get_closest_marker("session_only")
     if marker is not None and "client" in getattr(request.node, "name", "").rpartition("[")[2]:

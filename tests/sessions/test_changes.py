@@ -8,7 +8,10 @@ import pytest
 
 from sessions.small_calls import PATIENCE, await_, released, touch_and_wait
 from slotwise import InputError, Pool, Session, read_log
-from slotwise.core.events import JobArrived, PoolsChanged
+from slotwise.core.events import JobArrived, PoolsChanged, SchedulerChanged
+from slotwise.insight.explain import explain
+from slotwise.insight.held_back import explain_job
+from slotwise.insight.replay import replay_log
 
 
 def test_jobs_and_pools_change_while_they_run(session: Session, tmp_path: Path) -> None:
@@ -97,3 +100,48 @@ def test_a_pool_takes_its_slot_back_from_calls(session: Session, tmp_path: Path)
             assert urgent.submit(len, "abc").result(PATIENCE) == 3
         Path(go).touch()
         assert [call.result(PATIENCE) for call in calls] == [None, None]
+
+
+def test_a_scheduler_is_replaced_while_jobs_run(tmp_path: Path) -> None:
+    """Of two slots fifo gives both to the first job. Then fair gives one to the second; flex
+    follows. The log repeats all of it, and explanations name the scheduler of their instant.
+    """
+    log = tmp_path / "log.jsonl"
+    with (
+        Session(2, "fifo", log=log) as session,
+        session.executor(name="first") as first,
+        session.executor(name="second") as second,
+        released(tmp_path / "go") as go,
+        released(tmp_path / "end") as end,
+    ):
+        for number, until in enumerate((go, go, end, end)):
+            first.submit(touch_and_wait, str(tmp_path / str(number)), until)
+        late = second.submit(touch_and_wait, str(tmp_path / "late"), end)
+        for number in (0, 1):
+            await_(tmp_path / str(number))
+        assert (session.explain(late).scheduler, session.jobs().scheduler) == ("fifo", "fifo")
+        session.set_scheduler("fair")
+        assert (session.explain(late).scheduler, session.jobs().scheduler) == ("fair", "fair")
+        Path(go).touch()
+        await_(tmp_path / "late")
+        for wrong, match in (("dmrs", "needs the work of all tasks"), ("fare", "fair")):
+            with pytest.raises(InputError, match=match):
+                session.set_scheduler(wrong)
+        session.set_scheduler("flex")
+        assert session.explain(late).scheduler == "flex"
+        assert "(flex, " in str(session.jobs())
+    read = read_log(log)
+    events = [event for turn in read.turns for event in turn.events]
+    changes = [
+        (turn.now, event.name)
+        for turn in read.turns
+        for event in turn.events
+        if isinstance(event, SchedulerChanged)
+    ]
+    assert [name for _, name in changes] == ["fair", "flex"]
+    assert replay_log(read).is_identical
+    arrival = next(one.job.arrival for one in events if isinstance(one, JobArrived))
+    assert explain(read, "first", arrival).scheduler == "fifo"
+    for now, name in changes:
+        assert explain(read, "first", now).scheduler == name
+    assert explain_job(read, "first").scheduler == "flex"

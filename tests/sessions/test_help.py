@@ -11,7 +11,7 @@ from slotwise.sessions.methods import SessionMethods
 
 METHODS = """
     add_host change close command executor explain folder hosts jobs map now remove_host run
-    set_objective set_pools slots submit
+    set_objective set_pools set_scheduler slots submit
 """
 
 

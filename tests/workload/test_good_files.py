@@ -242,7 +242,7 @@ def test_pools_lie_in_pools() -> None:
 slotwise: 1
 pools:
   - {name: etl, parent: ads, jobs_max: 3, job_weights: size, preemption: {least_after: 5},
-     jobs_max_per_user: {ann: 2, "*": 1}}
+     jobs_max_per_user: {ann: 2, "*": 1}, stops_per_hour: 3}
   - {name: ads, weight: 2, slots_min: {map: 3}, preemption: {fair_after: 60, grace: 2}}
   - {name: logs, parent: etl-all}
   - {name: etl-all, parent: ads, policy: fair}
@@ -261,6 +261,7 @@ jobs:
         job_weights="size",
         preemption=Preemption(5.0),
         jobs_max_per_user={"ann": 2, "*": 1},
+        stops_per_hour=3,
     )
     assert ads == Pool("ads", 2.0, {"map": 3}, preemption=Preemption(None, 60.0, None, 2.0))
     assert (logs, etl_all) == (Pool("logs", parent="etl-all"), Pool("etl-all", parent="ads"))

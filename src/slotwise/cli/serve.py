@@ -92,7 +92,7 @@ def serve(
         "dask_slots": dask_slots,
         "scheduler": scheduler,
     }
-    settings = settings_of(config, given)  # A mistake is told before anything begins.
+    settings = settings_of(config, given)  # A mistake is reported before anything begins.
     if background:
         _start(place)
         return

@@ -117,9 +117,7 @@ def list_jobs(
     ] = None,
     pool: PoolOption = None,
     user: Annotated[str | None, typer.Option(help="Only jobs of this user.")] = None,
-    shows_all: Annotated[
-        bool, typer.Option("--all", help="Also jobs that are over [default: those of today].")
-    ] = False,
+    shows_all: Annotated[bool, typer.Option("--all", help="Also jobs that are over.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this number, the last.")] = 100,
     server: Server = None,
     as_json: Json = False,
@@ -171,7 +169,9 @@ def wait_jobs(
         print_json({"jobs": found})
     if not all(map(is_over, found)):
         if not as_json:
-            show_message("slotwise: the jobs are not over; the time of --timeout is")
+            show_message(
+                "slotwise: the jobs are not over, and the time of --timeout has passed"
+            )
         raise typer.Exit(124)
     if not as_json:
         for job in found:
@@ -189,7 +189,7 @@ def cancel_jobs(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs: their tasks stop, and those that wait for them fail.
+    """Cancel jobs: their tasks stop, and jobs that wait for them are cancelled, too.
 
     On a terminal it asks before it cancels more than one.
 

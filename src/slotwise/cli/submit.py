@@ -80,7 +80,12 @@ OPTIONS = tuple(
         ("--name --id", "text", "ID", "Id of the job [default: a number]."),
         ("--after", "list", "ID", "Begin when this job is done; may be repeated."),
         ("--after-failed", "text", "cancel|run", "What to do if a job before it fails."),
-        ("--array", "text", "N|0-N", "This number of tasks; $SLOTWISE_TASK counts from 0."),
+        (
+            "--array",
+            "text",
+            "N|A-B",
+            "N tasks, from 0; or tasks whose $SLOTWISE_TASK is from A to B.",
+        ),
         ("--pool", "text", "POOL", "Pool of the job."),
         ("--priority", "text", "NAME", "very_high, high, normal, low or very_low."),
         ("--weight", "number", "NUMBER", "Weight in objectives and shares."),
@@ -94,10 +99,15 @@ OPTIONS = tuple(
         ("--attempts", "whole", "N", "Maximum of attempts of a task."),
         ("--retry-delay", "text", "SECONDS", "Wait before another attempt, as in 30s."),
         ("--time-limit", "text", "SECONDS", "Stop an attempt after this time, as in 2h."),
-        ("--no-retry", "list", "CODE", "An exit code to accept as final; may be repeated."),
+        ("--no-retry", "list", "CODE", "An exit code that is not retried; may be repeated."),
         ("--output", "text", "FOLDER", "Folder for stdout and stderr of the tasks."),
         ("--cwd", "text", "FOLDER", "Folder in which it runs [default: this one]."),
-        ("--env", "list", "NAME=VALUE", "A variable beside those of now; may be repeated."),
+        (
+            "--env",
+            "list",
+            "NAME=VALUE",
+            "A variable in addition to those of this shell; may be repeated.",
+        ),
         ("--key", "text", "TEXT", "Submit only once, however often this is repeated."),
         ("--shell", "flag", "", "Run the words as one line of /bin/sh."),
         ("--hold", "flag", "", "Do not begin before `slotwise release`."),
@@ -208,7 +218,9 @@ def entry_of(options: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]
             entry[key] = _seconds_or_text(entry[key])
     entry["command"] = _command(words, is_shell="shell" in options)
     if "array" in options:
-        entry["tasks"] = _tasks(options["array"])
+        entry["tasks"], first = _tasks(options["array"])
+        if first:
+            entry["first_task"] = first
     if "deadline" in options:
         entry["deadline"] = {"at": _instant("--deadline", options["deadline"])}
     if resources := _resources(options):
@@ -231,19 +243,18 @@ def _command(words: Sequence[str], *, is_shell: bool) -> str | list[str]:
     return list(words)
 
 
-def _tasks(text: str) -> int:
-    """The number of tasks of `--array`: N, or 0-N for one more."""
+def _tasks(text: str) -> tuple[int, int]:
+    """The number of tasks of `--array`, and the number of the first: of N, or of A-B."""
     first, dash, last = text.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise InputError(f"--array is {text!r}; expected a number of tasks, or 0-N, as in 0-99")
-    if not dash:
-        return int(first)
-    if int(first):
         raise InputError(
-            f"--array is {text!r}, and tasks are numbered from 0; write 0-{last}, or a number"
-            f" of tasks and compute in the command, as in $((SLOTWISE_TASK + {first}))"
+            f"--array is {text!r}; expected a number of tasks, or A-B, as in 1-100"
         )
-    return int(last) + 1
+    if not dash:
+        return int(first), 0
+    if int(last) < int(first):
+        raise InputError(f"--array is {text!r}; the last number is before the first")
+    return int(last) - int(first) + 1, int(first)
 
 
 def _resources(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ OMITTED = {
     TaskFinished: ("peak",),
     TaskFailed: ("lacks_input", "final", "peak"),
     OutputLost: ("reason",),
-    TaskAdopted: ("devices",),
+    TaskAdopted: ("devices", "kept"),
     Launch: ("devices", "memory"),
     Defer: ("host",),
 }
@@ -415,6 +415,7 @@ def encode_pool(pool: Pool) -> Plain:
             else {}
         ),
         **({} if pool.preemptible else {"preemptible": False}),
+        **({} if pool.stops_per_hour is None else {"stops_per_hour": pool.stops_per_hour}),
     }
 
 

@@ -119,7 +119,7 @@ class TaskAdopted:
 
     It holds what a launch there would give it, even if that exceeds the share of its pool. A
     log has those that the state could count there; others stay pending. `devices` are those of
-    a `Launch`.
+    a `Launch`. `kept` is its work until now, in seconds at speed 1.
     """
 
     at: float
@@ -128,6 +128,7 @@ class TaskAdopted:
     attempt: int
     host: str
     devices: tuple[int, ...] = ()
+    kept: float = 0.0
 
     @property
     def launch(self) -> Launch:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from math import inf
-from operator import attrgetter
 from typing import NamedTuple
 
 from slotwise.core.decisions import Launch
@@ -17,15 +16,14 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import PoolTree
+from slotwise.core.ready_phases import ReadyPhases
 from slotwise.core.resources import MEMORY
+from slotwise.core.retries import RecentStops
 from slotwise.core.sizing import LearnedPrograms, MemoryRequest
 from slotwise.core.tolerances import SLOTS
 
 MAX_PHASES = 1_000_000
 """More than the phases of any job: phases are numbered by arrival, then by index in the job."""
-
-
-_ORDER = attrgetter("order")
 
 
 class Jobs:
@@ -39,6 +37,7 @@ class Jobs:
                resources; `has_wide`: whether some ready phase is wide
     completed  when each job was done that succeeded in this turn
     failed     why each job has failed that was given up in this turn
+    stops      the stops of jobs for pools within the last hour
     """
 
     def __init__(
@@ -53,10 +52,11 @@ class Jobs:
         self.phases: dict[PhaseId, PhaseState] = {}
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
-        self._wide_ready = 0
+        self._wide_ready, self.has_wide = 0, False
         self.by_needs: dict[str, PhasesByNeeds] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
+        self.stops = RecentStops()
         self._doomed = doomed
         self._admission = Admission(user)
         self._learned_memory = LearnedPrograms()
@@ -64,24 +64,19 @@ class Jobs:
         self._phases_of: dict[str, dict[str, PhaseState]] = {}
         self._undone: dict[str, set[str]] = {}  # the phases of each job that are not done
         self._given_up: set[str] = set()  # They are not over while they hold slots.
-        self._in_order: dict[str, list[PhaseState]] = {kind: [] for kind in self.ready}
+        self._in_order = {kind: ReadyPhases() for kind in self.ready}
 
     def add_kind(self, kind: str) -> None:
         """Add a kind of slot, if it is new."""
         self.ready.setdefault(kind, {})
         self.wide.setdefault(kind, {})
-        self._in_order.setdefault(kind, [])
+        self._in_order.setdefault(kind, ReadyPhases())
 
     def __len__(self) -> int:
         return len(self._phases_of)
 
     def __contains__(self, name: str) -> bool:
         return name in self._phases_of
-
-    @property
-    def has_wide(self) -> bool:
-        """Whether some ready phase is wide."""
-        return self._wide_ready > 0
 
     def begin_wait(self, phase: PhaseState) -> None:
         """A ready phase waits from now on for resources that it was not offered."""
@@ -213,12 +208,26 @@ class Jobs:
         """The phases of each admitted job, in topological order; the jobs by arrival."""
         outside = self._outside
         for name, phases in self._phases_of.items():
-            if name not in outside and name not in self._given_up:
+            if name in outside or name in self._given_up:
+                continue
+            if len(phases) == 1:
+                yield [*phases.values()]
+            else:
                 yield [phases[phase.name] for phase in self.job(name).topological]
 
     def in_order(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
+        return self._in_order[slot_kind].phases
+
+    def ready_phases(self, slot_kind: str) -> ReadyPhases:
+        """The same, as columns."""
         return self._in_order[slot_kind]
+
+    def refresh(self, phases: Iterable[PhaseState]) -> None:
+        """Jobs or pools of these phases were replaced."""
+        for phase in phases:
+            if phase.id in self.ready[phase.slot_kind]:
+                self._in_order[phase.slot_kind].refresh(phase)
 
     def arrive(
         self, job: Job, pools: PoolTree, state_of: Callable[[Job, Phase, int], PhaseState]
@@ -261,6 +270,7 @@ class Jobs:
         """Replace a job by one with other properties or more tasks."""
         for state in self._phases_of[job.id].values():
             state.job, state.phase = job, job.by_name[state.phase.name]
+        self.refresh(self._phases_of[job.id].values())
 
     def give_up(self, name: str, reason: str, pools: PoolTree) -> Iterator[Job]:
         """Mark a job as failed. The jobs that are admitted now."""
@@ -322,12 +332,13 @@ class Jobs:
                     del self.phases[phase.id]
                 del self._phases_of[job], self._undone[job]
                 self._given_up.discard(job)
+                self.stops.forget(job)
 
     def make_ready(self, phase: PhaseState) -> None:
         """Add a phase to the ready ones."""
         if phase.id not in self.ready[phase.slot_kind]:
             self.ready[phase.slot_kind][phase.id] = phase
-            insort(self._in_order[phase.slot_kind], phase, key=_ORDER)
+            self._in_order[phase.slot_kind].add(phase)
             self._add_needs(phase)
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
@@ -338,8 +349,7 @@ class Jobs:
     def make_unready(self, phase: PhaseState) -> None:
         """Remove a phase from the ready ones."""
         if self.ready[phase.slot_kind].pop(phase.id, None):
-            in_order = self._in_order[phase.slot_kind]
-            del in_order[bisect_left(in_order, phase.order, key=_ORDER)]
+            self._in_order[phase.slot_kind].remove(phase)
             self._remove_needs(phase)
         self.wide[phase.slot_kind].pop(phase.id, None)
         if phase.job_share is not None and phase.is_ready:
@@ -349,10 +359,12 @@ class Jobs:
     def _add_needs(self, phase: PhaseState) -> None:
         """Count a ready phase by what its tasks need."""
         self._wide_ready += phase.is_wide
+        self.has_wide = self._wide_ready > 0
         self.by_needs.setdefault(phase.slot_kind, PhasesByNeeds()).add(phase)
 
     def _remove_needs(self, phase: PhaseState) -> None:
         self._wide_ready -= phase.is_wide
+        self.has_wide = self._wide_ready > 0
         self.by_needs[phase.slot_kind].remove(phase)
 
     def check(self, slot_kind: str, pools: PoolTree) -> None:
@@ -363,10 +375,11 @@ class Jobs:
                 assert ready == phase.is_ready
                 assert not ready or not phase.waits_for, "only ready phases are offered slots"
         assert self._given_up <= self._phases_of.keys() == self._undone.keys()
-        in_order = sorted(self.ready[slot_kind].values(), key=_ORDER)
-        assert self._in_order[slot_kind] == in_order
+        assert self._phases_of.keys() >= set(self.stops.jobs), "others are forgotten"
+        in_order = self._in_order[slot_kind]
+        in_order.check([*self.ready[slot_kind].values()])
         if slot_kind in self.by_needs:
-            self.by_needs[slot_kind].check(in_order)
+            self.by_needs[slot_kind].check(in_order.phases)
         assert len(self.phases) == sum(map(len, self._phases_of.values())), "others have left"
         self._admission.check(pools)
         for name in self.awaiting_jobs:
@@ -538,6 +551,9 @@ class Admission:
         """Count an admitted job no more, and look at those that wait for its place."""
         limits = self._limits(job, pools).keys()
         self._running.subtract(limits)
+        for limit in limits:
+            if not self._running[limit]:  # There may be thousands of users, one after another.
+                del self._running[limit], self._excess[limit]
         for limit in limits & self._parked.keys():
             self._open |= self._parked.pop(limit)
 

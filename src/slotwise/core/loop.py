@@ -73,8 +73,9 @@ def run(
     """
     while not state.is_done:
         until = state.next_wakeup()
-        if buffer is not None and buffer.due < (inf if until is None else until):
-            events = backend.wait(buffer.due)
+        due = inf if buffer is None else buffer.due
+        if buffer is not None and due < (inf if until is None else until):
+            events = backend.wait(due)
             if not events:
                 buffer.flush()
                 continue

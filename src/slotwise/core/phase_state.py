@@ -100,6 +100,8 @@ class PhaseState(ShareNode):
     kept_host       the host that is kept for it while it waits (last `Defer`)
     waited          the seconds of a wait that stands still, as a wait for locality does while
                     slots are offered to other phases only; 0 without one
+    estimated       the last `estimate` while no task ran, until its tasks change; as long as
+                    nothing is learned from other phases (see `ReadyPhases.estimates`)
     has_passed      whether it skipped all slots that were free when this turn of the loop
                     began: none of them is near its input. A `Defer` sets this, and it stays set
                     when the wait is over, because launches bring no slot nearer. It is reset
@@ -113,7 +115,8 @@ class PhaseState(ShareNode):
     __slots__ = (
         *("_bad_ends", "_cluster", "_cursor", "_excusers", "_is_sensitive", "_returned"),
         *("_status", "_stopped_after", "_tries", "blocked", "counted", "deferred_since"),
-        *("deferred_until", "delayed", "done", "dropped", "early", "failures", "followers"),
+        *("deferred_until", "delayed", "done", "dropped", "early", "estimated", "failures"),
+        *("followers",),
         *("group", "has_homes", "has_passed", "homes", "id", "is_broken", "is_gang"),
         *("is_limited", "is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share"),
         *("kept_host", "memory", "needs"),
@@ -135,6 +138,7 @@ class PhaseState(ShareNode):
     ) -> None:
         super().__init__(order, phase.unit)
         self.end_wait()
+        self.estimated: tuple[float, float] | None = None
         self.has_passed = False
         self.level = Locality.NODE
         count = phase.tasks.count
@@ -181,7 +185,7 @@ class PhaseState(ShareNode):
 
         The caller updates the counts, and then the shares of the job.
         """
-        self.pool = pool
+        self.pool, self.estimated = pool, None
         self.job_share: JobShare | None = None
         self.group: JobShare | None = None
         self.urgency = -PRIORITIES[self.job.priority]
@@ -289,8 +293,12 @@ class PhaseState(ShareNode):
             and self.running + self.unit <= self.max_share
         )
 
-    def note_excess(self) -> None:
-        """Its pools may hold what they hold now, even if that is more than their max shares."""
+    def adopted(self, task: int, kept: float) -> None:
+        """A task was adopted that has done this work before.
+
+        Its pools may hold what they hold now, even if that is more than their max shares.
+        """
+        self.work.keep(task, kept)
         for share in self.limits:
             share.excess = max(share.excess, share.running)
 
@@ -423,11 +431,13 @@ class PhaseState(ShareNode):
         """`work_left`, and the standard deviation of the logarithm of that; 0 once measured."""
         if self.launches:
             left, spread = self.work.estimate(now, self.done, self.launches, self.early)
-        elif self.done:
+            return self.width * left, spread
+        if self.done:
             left, spread = self.work.estimate_idle(self.done)
         else:
             left, spread = self.work.estimate_unbegun()
-        return self.width * left, spread
+        self.estimated = found = self.width * left, spread
+        return found
 
     def work_left(self, now: float) -> float:
         """The first value of `estimate`."""
@@ -572,6 +582,20 @@ class PhaseState(ShareNode):
     def counts_as_done(self, task: int) -> bool:
         """Whether a task is done or not needed."""
         return self._status[task] in (DONE, DROPPED)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether tasks have not begun, or begin again."""
+        return bool(self.pending or self.blocked or self.delayed)
+
+    def lost_too_often(self, task: int, count: int, reason: str) -> str:
+        """Why the job fails: the task, or the gang, has lost its slot or output so often."""
+        what, which = f"{self.id.phase} task {task}", "this task"
+        if self.is_gang:
+            what, which = f"gang {self.id.phase}", "this gang"
+        why = f": {reason}" if reason else ""
+        lost = f"{which} has lost its slot or its output {count} times"
+        return f"the output of {what} was lost; {lost}{why}"
 
     def note_stopped(self, task: int, attempt: int, now: float) -> None:
         """An attempt ends because it was asked to stop; it matters if that was for a pool."""

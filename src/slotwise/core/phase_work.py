@@ -33,8 +33,8 @@ class PhaseWork:
 
     __slots__ = (
         *("_each", "_elapsed_base", "_finished", "_idle", "_is_stated", "_kept", "_known"),
-        *("_known_at", "_learned", "_mean", "_measured", "_observed", "_of_job", "_program"),
-        *("_running", "_scale", "_source", "_speed", "_total", "_works"),
+        *("_known_at", "_mean", "_measured", "_observed", "_of_job", "_program"),
+        *("_running", "_scale", "_source", "_speed", "_total", "_works", "learned"),
     )
 
     def __init__(self, job: Job, phase: Phase, default_work: float, learned: Learned) -> None:
@@ -46,7 +46,7 @@ class PhaseWork:
         self._mean = self._each if self._works is None else self._total / tasks.count
         self._is_stated = work is not None
         self._scale = log(max(self._mean, MIN_WORK)) if self._is_stated else None
-        self._learned = learned
+        self.learned = learned
         self._known, self._known_at = (0.0, 0.0), NEVER
         self._idle: float | None = None  # the work left, once it was asked for while none ran
         self._program = job.program, phase.name
@@ -65,7 +65,7 @@ class PhaseWork:
 
     def enter(self, pool: str) -> None:
         """From now on it is like the phases of this pool."""
-        self._source = self._learned.source(pool, *self._program)
+        self._source = self.learned.source(pool, *self._program)
         self._known_at = NEVER
 
     def estimate_unbegun(self) -> tuple[float, float]:
@@ -73,7 +73,7 @@ class PhaseWork:
 
         Most phases have not begun if thousands wait, and one decision reads them several times.
         """
-        learned = self._learned
+        learned = self.learned
         is_sure = self._is_stated and learned.is_exact
         changes = AS_STATED if is_sure else learned.changes
         if self._known_at != changes:
@@ -107,8 +107,8 @@ class PhaseWork:
         a task is done. With `is_early` tasks may still wait or copy, which is not work.
         """
         factor, spread = 1.0, 0.0
-        if not done and not (self._is_stated and self._learned.is_exact):
-            found = self._learned.estimate(self._source, self._of_job, self._scale)
+        if not done and not (self._is_stated and self.learned.is_exact):
+            found = self.learned.estimate(self._source, self._of_job, self._scale)
             seconds, spread = found.seconds, found.spread
             if running and not is_early:
                 _, started, speed = next(iter(running.values()))  # The oldest.
@@ -118,7 +118,7 @@ class PhaseWork:
 
     def origin(self, done: int) -> Origin:
         """Where its estimates come from now."""
-        return "measured" if done else self._learned.origin(self._is_stated)
+        return "measured" if done else self.learned.origin(self._is_stated)
 
     def learn(self, done: int) -> None:
         """Note how long its done tasks took, for estimates of other phases."""
@@ -128,7 +128,7 @@ class PhaseWork:
         if self._measured is None:
             scale = log(self._mean)
             self._measured = Measured(self._source, self._of_job, scale, self._is_stated)
-        self._learned.note(self._measured, self._observed / finished)
+        self.learned.note(self._measured, self._observed / finished)
 
     def _left(
         self, now: float, done: int, running: int, is_early: bool, factor: float

@@ -25,6 +25,7 @@ from slotwise.core.errors import (
     suggestion,
 )
 from slotwise.core.job import Job, Phase
+from slotwise.core.retries import StopsPerHour
 from slotwise.core.units import Percent, share_of
 
 PoolPolicy = Literal["fair", "fifo"]
@@ -104,6 +105,10 @@ class Pool:
     jobs_max_per_user  the same for the jobs of each user: one number, or numbers by user, with
                  "*" for users that are not named. Jobs without a user have no such limit
     preemptible  whether tasks in it, or in pools below it, may be stopped for a pool or a job
+    stops_per_hour  the most times within any hour that tasks of one of its jobs are stopped for
+                 a pool or a job; the tasks of a gang count once. None is inherited from the
+                 parent; at the top it means no limit. It goes before what pools are guaranteed:
+                 one may wait for its min share until jobs may be stopped again
     job_weights  the weights by which jobs share: "stated" is their weight; "size" is their
                  weight times the logarithm of their remaining work, so that larger jobs get
                  more, but not in proportion (Hadoop Fair Scheduler, sizebasedweight)
@@ -125,6 +130,7 @@ class Pool:
     preemption: Preemption | None = None
     jobs_max_per_user: Mapping[str, int] = field(default_factory=dict)
     preemptible: bool = True
+    stops_per_hour: StopsPerHour | None = None
 
     def __post_init__(self) -> None:
         check_name("the name of a pool", self.name)
@@ -413,6 +419,15 @@ class PoolTree(Mapping[str, Pool]):
             for name, path in self._paths.items()
             if not all(pool.preemptible for pool in path)
         )
+
+    @cached_property
+    def stop_limits(self) -> Mapping[str, int]:
+        """`stops_per_hour` of the pools that have a limit: their own, or the nearest above."""
+        return {
+            name: limits[-1]
+            for name, path in self._paths.items()
+            if (limits := [p.stops_per_hour for p in path if p.stops_per_hour is not None])
+        }
 
     def with_pools(self, names: Iterable[str]) -> PoolTree:
         """This tree, plus a default pool for each missing name. InputError for inner pools."""

@@ -10,7 +10,7 @@ from math import inf
 
 from slotwise.core.cluster import ANY_KIND
 from slotwise.core.host_state import FreeSlots
-from slotwise.core.job import PhaseId
+from slotwise.core.job import PRIORITIES, PhaseId
 from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
 from slotwise.core.pool_state import (
     CrossKindLimit,
@@ -116,6 +116,8 @@ class Shares:
 
         With the slots that these jobs lack, without those that are being taken for the pool.
         """
+        if not self.short:
+            return {}
         lacks: dict[PoolState, int] = {}
         for (pool, _), (due, job) in self.short.items():
             if due <= self.now:
@@ -162,16 +164,19 @@ class Shares:
                 is_one = job.ready < 2 and not job.is_formed
                 job = None if is_one else formed(job, jobs, in_turn)
             parent, rank = whole if in_turn else job or pool, phase.rank
-            # Where thousands of phases wait, most had no slots and get none: nothing changes.
-            if share or phase.allocated or rank is None or is_new_order:
+            # Where thousands of phases wait, most get what they had, or still nothing.
+            is_same = share == phase.allocated and rank is not None and not is_new_order
+            if not is_same or (share and phase.phase.slots_min):
                 phase.allocated = share
                 min_share = 0 if in_turn else phase.phase.slots_min
                 phase.owed = min(share, min_share) if min_share else 0.0
                 phase.count_units()
-                pool.allocated += share
                 pool.owed += phase.owed
                 if phase.pending:
                     phase.rank = rank = phase.ranked(parent.is_in_turn)
+            if share:
+                phase.allocated = share  # 1 and 1.0 are written differently.
+                pool.allocated += share
             if job is not None:
                 job.add(phase)
             if phase.pending:
@@ -187,13 +192,22 @@ class Shares:
         more = slots - phase.allocated
         phase.allocated = slots
         phase.count_units()
+        self._rank_again(phase)
+        self.add(phase, more)
+
+    def set_priority(self, phase: PhaseState) -> None:
+        """The priority of the job of a phase has changed: it counts where these come first."""
+        phase.urgency = -PRIORITIES[phase.job.priority]
+        self._rank_again(phase)
+
+    def _rank_again(self, phase: PhaseState) -> None:
+        """Give a phase with a backlog its new place in the order."""
         if phase.rank is not None:
             parent = self._order_of(phase)
             order = parent.backlogged
             del order[bisect_left(order, phase.rank)]
             phase.rank = rank = phase.ranked(parent.is_in_turn)
             insort(order, rank)
-        self.add(phase, more)
 
     def add(self, phase: PhaseState, more: float) -> None:
         """Add to the slots that the job and the pools of a phase should hold.
@@ -276,6 +290,7 @@ class Shares:
         backlog. A share without siblings keeps its place while it has a backlog, and takes no
         turns.
         """
+        phase.estimated = None
         is_backlogged, more = False, -phase.counted
         if phase.is_ready:
             is_backlogged = phase.pending > 0
@@ -406,6 +421,7 @@ class Shares:
 
     def _count(self, phase: PhaseState, lost: Collection[str]) -> None:
         """Add the demand and the slots of a phase to the shares that it counts against."""
+        phase.estimated = None
         phase.counted = phase.demand if phase.is_ready else 0
         phase.pool.demand += phase.counted
         takers = [

@@ -14,12 +14,13 @@ from slotwise.core.changes import Changes
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Launch, VirtualTime
 from slotwise.core.host_state import Finished, Hosts, Queues, TaskTimings
-from slotwise.core.job import PhaseId
+from slotwise.core.job import Job, PhaseId
 from slotwise.core.jobs_in_progress import Jobs, LimitReached
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.ready_phases import ReadyPhases
 from slotwise.core.resources import Resources
 from slotwise.core.shares import SharesByKind
 from slotwise.core.spare import Spare
@@ -101,6 +102,10 @@ class Snapshot:
     def ready(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases that use this kind of slot, in order of arrival."""
         return self._jobs.in_order(slot_kind)
+
+    def ready_phases(self, slot_kind: str) -> ReadyPhases:
+        """The same as columns, which are kept while they do not change."""
+        return self._jobs.ready_phases(slot_kind)
 
     def holding(self, slot_kind: str) -> Sequence[PhaseState]:
         """The ready phases, then those that hold such slots but are ready no longer.
@@ -275,6 +280,21 @@ class Snapshot:
         """The phases of `jobs_left`, and of jobs that are over since jobs or tasks came, in a
         row. It is kept from one reading to the next."""
         return self._unbegun.phases_left
+
+    def stops_left(self, job: Job) -> float:
+        """How many tasks or gangs of a job may be stopped now; inf without a limit."""
+        stops_max = self.pools.stop_limits.get(job.pool)
+        return inf if stops_max is None else self._jobs.stops.left(job.id, stops_max, self.now)
+
+    def more_stops_from(self, *names: str) -> float:
+        """The next instant from which one of these jobs may be stopped more often.
+
+        inf if there is none. By default of all jobs that were stopped: O(these).
+        """
+        stops, limits = self._jobs.stops, self.pools.stop_limits
+        jobs = map(self._jobs.job, names or stops.jobs)
+        limited = [(job.id, limits[job.pool]) for job in jobs if job.pool in limits]
+        return min([stops.more_from(*one, self.now) for one in limited], default=inf)
 
     def attempts_of(self, job: str) -> Sequence[Launch]:
         """The running attempts of a job."""

@@ -134,7 +134,7 @@ class Spare:
         host = launch.host
         if host in self._tasks:
             self._tasks[host][phase.order, launch.task] = phase
-        if held := phase.held(launch):
+        if (held := phase.held(launch)).pairs:
             self._add(launch, held, -1)
             assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
             assert all(left >= 0 for left in self._amounts[host].values()), "it was free"
@@ -143,7 +143,7 @@ class Spare:
         """Return what a task had of its host."""
         if launch.host in self._tasks:
             self._tasks[launch.host].pop((phase.order, launch.task), None)
-            if held := phase.held(launch):
+            if (held := phase.held(launch)).pairs:
                 self._add(launch, held, 1)
 
     def tasks(self, host: str) -> Iterator[tuple[ResourceHolder, int]]:

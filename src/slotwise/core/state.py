@@ -63,13 +63,14 @@ from slotwise.core.jobs_in_progress import (
     unblock_successors,
     wait_for_lost,
 )
-from slotwise.core.phase_state import PhaseState, check_phase, group_phases, phases_below
+from slotwise.core.phase_state import PhaseState, group_phases, phases_below
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
-from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX, output_lost
+from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
+from slotwise.core.state_check import check_state
 from slotwise.core.turns import LocalityWaitTimer, first_wait
 
 UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
@@ -126,8 +127,8 @@ class State(Snapshot):
             TasksAdded: self._tasks_added,
             PhaseClosed: self._phase_closed,
             PoolsChanged: self._pools_changed,
-            ObjectiveChanged: self._objective_changed,
-            SchedulerChanged: self._scheduler_changed,
+            ObjectiveChanged: self._aim_changed,
+            SchedulerChanged: self._aim_changed,
             TaskFinished: self._task_finished,
             TaskFailed: self._task_failed,
             TaskKilled: self._task_killed,
@@ -136,8 +137,8 @@ class State(Snapshot):
             TasksBlocked: self._tasks_blocked,
             TasksDropped: self._tasks_dropped,
             TaskAdopted: self._task_adopted,
-            HostLost: self._host_lost,
-            HostJoined: self._host_joined,
+            HostLost: self._host_responds,
+            HostJoined: self._host_responds,
             HostAdded: self._host_added,
             HostDrained: self._host_leaves,
             HostRemoved: self._host_leaves,
@@ -199,8 +200,8 @@ class State(Snapshot):
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)
-        if spared and spared[0] < wake and self._shares.has_overdue:
-            wake = spared[0]
+        if (spared or self.pools.stop_limits) and self._shares.has_overdue:
+            wake = min([wake, *spared[:1], self.more_stops_from()])
         return None if wake == inf else wake
 
     # Events of jobs and tasks.
@@ -303,10 +304,15 @@ class State(Snapshot):
         job = event.applied_to(old)
         self._add_pool_of(job)
         admitted = self._jobs.change(job, self.pools)
-        if (job.pool, job.priority) != (old.pool, old.priority):
-            for phase in self._jobs.phases_of(job.id):
+        phases = self._jobs.phases_of(job.id)
+        if job.pool == old.pool and not any(phase.job_share for phase in phases):
+            for phase in phases:
+                self._of_kind[phase.slot_kind].set_priority(phase)
+        elif (job.pool, job.priority) != (old.pool, old.priority):
+            for phase in phases:
                 phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
-            group_phases(self._jobs.phases_of(job.id))
+            group_phases(phases)
+            self._jobs.refresh(phases)
             self._recount()
         self._outdate_queues()
         self._reallocate_now()
@@ -344,28 +350,28 @@ class State(Snapshot):
             phase.enter(self._share(phase.job, phase.phase, phase.slot_kind), self.pools)
         for job in dict.fromkeys(phase.job.id for phase in self._phases.values()):
             group_phases(self._jobs.phases_of(job))
+        self._jobs.refresh(self._phases.values())
         old.hand_over(self._shares, self._phases.values())
         self._recount()
         self._reallocate_now()
         self._begin(self._jobs.readmit(self.pools))
 
-    def _objective_changed(self, event: ObjectiveChanged) -> None:
-        self.objective = (event.penalty, event.aggregate)
-        self._reallocate_now()
-
-    def _scheduler_changed(self, event: SchedulerChanged) -> None:
-        self.scheduler, self.virtual = event.name, None
+    def _aim_changed(self, event: ObjectiveChanged | SchedulerChanged) -> None:
+        if isinstance(event, ObjectiveChanged):
+            self.objective = (event.penalty, event.aggregate)
+        else:
+            self.scheduler, self.virtual = event.name, None
         self._reallocate_now()
 
     # Hosts, and output that is lost with them.
 
-    def _host_lost(self, event: HostLost) -> None:
-        self._shares.release_host(event.host)
-        self._hosts.lose(event.host)
-        self._hosts_changed()
-
-    def _host_joined(self, event: HostJoined) -> None:
-        self._hosts.join(event.host)
+    def _host_responds(self, event: HostLost | HostJoined) -> None:
+        """A host does not respond any more, or again."""
+        if isinstance(event, HostLost):
+            self._shares.release_host(event.host)
+            self._hosts.lose(event.host)
+        else:
+            self._hosts.join(event.host)
         self._hosts_changed()
 
     def _host_added(self, event: HostAdded) -> None:
@@ -394,10 +400,10 @@ class State(Snapshot):
             if phase.is_pinned and phase.homes.has_pinned_to(event.host):
                 self._strand(phase, event.host)
             hosts = phase.phase.hosts
-            if event.host in hosts and not any(map(self._hosts.is_staying, hosts)):
-                others = phase.pending or phase.blocked or phase.delayed
-                if others or (phase.running and isinstance(event, HostRemoved)):
-                    self._strand(phase, event.host)
+            leaves = event.host in hosts and not any(map(self._hosts.is_staying, hosts))
+            ends = phase.running and isinstance(event, HostRemoved)
+            if leaves and (phase.has_more or ends):
+                self._strand(phase, event.host)
 
     def _output_lost(self, event: OutputLost) -> None:
         """Make tasks pending again. No effect on tasks that are not done."""
@@ -419,8 +425,7 @@ class State(Snapshot):
         for task in (0,) if phase.is_gang else tasks:
             count = phase.count_bad_end(task, is_lost=True)
             if count >= self._limits[True]:
-                which = phase.id.phase, None if phase.is_gang else task
-                self.doomed[phase.job.id] = output_lost(*which, count, event.reason)
+                self.doomed[phase.job.id] = phase.lost_too_often(task, count, event.reason)
         for name in phase.phase.after:  # It did not wait for them while it was done.
             wait_for_lost(phase, self._phases[PhaseId(phase.job.id, name)])
         for other in block_successors(phase, tasks):
@@ -468,7 +473,7 @@ class State(Snapshot):
         if phase and phase.may_adopt(launch) and self._hosts.has_room(launch, phase):
             self.adopted[event] = True
             self._begin_attempt(phase, launch)
-            phase.note_excess()
+            phase.adopted(event.task, event.kept)
 
     def _settle_gated(self, phase: PhaseState) -> None:
         """Update the shares above a phase; it is ready while it has tasks that may run."""
@@ -548,6 +553,8 @@ class State(Snapshot):
         self.broken.pop(decision.phase, None)
         if decision.task not in phase.stopping:  # Otherwise it was asked before.
             taker = self._shares.taker(decision.pool, phase.slot_kind)
+            if decision.pool and not (phase.is_gang and phase.stopping):
+                self._jobs.stops.note(phase.job.id, self.now)  # A gang stops once.
             self._of_kind[phase.slot_kind].ask_to_stop(phase, decision.task, taker)
             if decision.host in self._hosts.lost:
                 self._recount()
@@ -627,22 +634,7 @@ class State(Snapshot):
 
     def check(self) -> None:
         """Assert every invariant. O(size of the state); for tests."""
-        for phase in self._phases.values():
-            check_phase(phase)
-        assert self.cluster is self._hosts.cluster
-        for kind in self.cluster.capacity:
-            phases = [phase for phase in self._phases.values() if phase.slot_kind == kind]
-            of_hosts = self.reserved(kind).values()
-            reserved = sum(slots for pools in of_hosts for slots in pools.values())
-            self._hosts.check(kind, sum(phase.running for phase in phases) + reserved)
-            backlogged = {phase.id for phase in self.backlogged(kind)}
-            assert backlogged == {p.id for p in self._jobs.ready[kind].values() if p.pending}
-            self._jobs.check(kind, self.pools)
-            self._of_kind[kind].check(phases)
-        self._shares.check_reclaimed(self._phases.values(), self._hosts.lost)
-        self._hosts.check_spare(self._phases.values())
-        for offers in self._offers.values():
-            offers.check()
+        check_state(self)
 
     def _outdate_queues(self) -> None:
         """Jobs, tasks or hosts that the queues do not cover came or went."""

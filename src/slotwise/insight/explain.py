@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import exp, inf
 
 from slotwise.core.cluster import ANY_KIND
@@ -30,6 +30,7 @@ from slotwise.insight.why import (
     unknown_job,
     why_now,
 )
+from slotwise.policy.assignment.preemption import spared_jobs
 from slotwise.policy.scheduler import ESTIMATING, QUEUEINGS
 from slotwise.policy.steady import steady_shares
 
@@ -44,17 +45,18 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     not in the log, or an instant outside of it.
     """
     pool, last, over = None, 0.0, ""
-    state = initial_state(log.header)
-    if log.header.scheduler["name"] in ESTIMATING:
-        state.expect_estimates()
+    state, name = initial_state(log.header), log.header.scheduler["name"]
     for turn in log.turns:
         last = turn.now
         if pool is None or last <= at:  # Later turns still show if the log has the job.
             pool = _pool_of(job, turn) or pool
         if last <= at:
+            if name in ESTIMATING:
+                state.expect_estimates()
             state.at(last)
             for entry in (*turn.events, *turn.decisions):
                 state.apply(entry)
+            name = state.scheduler or name
             over = over or _ending(state, job)
     if pool is None:
         arrived = (e.job.id for t in log.turns for e in t.events if isinstance(e, JobArrived))
@@ -62,7 +64,7 @@ def explain(log: Log, job: str, at: float) -> Explanation:
     if not 0 <= at <= last:
         raise InputError(f"instant {at} is not in the log; name one from 0 to {last:.6g} s")
     state.at(at)
-    return explain_state(state, job, pool, log.header.scheduler["name"], over)
+    return explain_state(state, job, pool, name, over)
 
 
 def explain_state(
@@ -205,6 +207,8 @@ def _lacks(state: State, pool: PoolState) -> str:
                 words.append(
                     "it spares tasks that were stopped before until they have run longer"
                 )
+            if state.pools.stop_limits and (jobs := spared_jobs(state, pool)):
+                words.append(_limited(jobs))
         elif due < inf:
             words.append(f"below {what}: it reclaims the missing slots at {due:.6g} s")
     if pool.slots_being_reclaimed:
@@ -215,6 +219,13 @@ def _lacks(state: State, pool: PoolState) -> str:
     if pool.preemption is None or pool.preemption.fair_after == inf:
         return "below its share, but it has no time-out after which it reclaims slots"
     return f"below its share, but not below {pool.preemption.fraction:.3g} of it"
+
+
+def _limited(jobs: Mapping[str, float]) -> str:
+    """The jobs that a pool waits for. `jobs`: until when each of them is spared."""
+    until, first = min(jobs.values()), ", the first" if len(jobs) > 1 else ""
+    when = f"{first} until {until:.6g} s" if until < inf else ""
+    return f"stops_per_hour spares {jobs_named(jobs)}{when}"
 
 
 def _spares(state: State, slot_kind: str) -> bool:

@@ -83,7 +83,7 @@ def explain_job(log: Log, job: str) -> JobExplained:
     return JobExplained(
         job=job,
         pool=span.job.pool,
-        scheduler=log.header.scheduler["name"],
+        scheduler=run.scheduler,
         arrival=span.arrival,
         start=span.start,
         end=end,

@@ -13,7 +13,7 @@ import numpy as np
 
 from slotwise.core.decisions import Adjust, Decision, Launch, Reallocate
 from slotwise.core.errors import InputError
-from slotwise.core.events import Event, HostChange, HostLost, JobArrived
+from slotwise.core.events import Event, HostChange, HostLost, JobArrived, SchedulerChanged
 from slotwise.core.log import Header, Log
 from slotwise.core.loop import initial_state
 from slotwise.core.phase_state import PhaseState, phases_below
@@ -426,11 +426,10 @@ class RetracedRun:
     def __init__(self, header: Header) -> None:
         self.state = initial_state(header)
         self.turn = -1
-        self._had_fewer_slots = False
+        self._had_fewer_slots = self._has_changed = False
         self.scheduler: str = header.scheduler["name"]
         self.may_defer = header.scheduler.get("assigner") in WAITERS
-        is_allocated = self.scheduler in ALLOCATORS
-        self.keeps_min_shares = is_allocated and make_allocator(self.scheduler).keeps_min_shares
+        self.keeps_min_shares = _keeps_min_shares(self.scheduler)
         self._guaranteed: defaultdict[str, float] = defaultdict(float)  # slots, by kind
         self.freed: set[str] = set()
         self.served: dict[str, _Served] = {}
@@ -448,6 +447,9 @@ class RetracedRun:
         for event in events:
             state.apply(event)
             self._had_fewer_slots |= isinstance(event, HostLost | HostChange)
+            if isinstance(event, SchedulerChanged):
+                self.scheduler, self._has_changed = event.name, True
+                self.keeps_min_shares = _keeps_min_shares(event.name)
             if isinstance(event, JobArrived):
                 self.arrived.add(event.job.pool)
         for decision in decisions:
@@ -520,10 +522,16 @@ class RetracedRun:
 
     def is_certain(self, guarantee: Counterfactual, kind: str) -> bool:
         """Whether the guarantee would have been kept. Call it at the end of the log."""
-        if self._had_fewer_slots:
-            return False  # The guarantees together may have exceeded the slots.
+        if self._had_fewer_slots or self._has_changed:
+            return (
+                False  # The guarantees together may have exceeded the slots, or were ignored.
+            )
         # A guarantee of a phase helps only if no other pool was added.
         return guarantee.pool is not None or len(self.state.shares(kind)) == 1
+
+
+def _keeps_min_shares(scheduler: str) -> bool:
+    return scheduler in ALLOCATORS and make_allocator(scheduler).keeps_min_shares
 
 
 def _lacks_guarantee(phase: PhaseState) -> bool:

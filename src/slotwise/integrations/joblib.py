@@ -19,6 +19,7 @@ from typing import Any
 from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
+from slotwise.sessions.methods import SessionMethods
 from slotwise.sessions.session import Session
 from slotwise.task import SPEED_VARIABLE
 
@@ -48,8 +49,9 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     slot, so that the slots are never oversubscribed and no call waits for a slot while it holds
     one.
 
-    session  the session for the loops; by default a session of all processors, which is opened
-             at the first loop, serves the whole program, and ends with it
+    session  the session, or the client of a server, for the loops; by default a session of all
+             processors, which is opened at the first loop, serves the whole program, and ends
+             with it
     options  those of `Session.executor`: name, pool, weight, deadline, priority, resources
     """
 
@@ -61,7 +63,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         nesting_level: int | None = None,
         inner_max_num_threads: int | None = None,
         *,
-        session: Session | None = None,
+        session: SessionMethods | None = None,
         **options: Any,
     ) -> None:
         """An unknown option raises TypeError at the first loop."""
@@ -186,7 +188,7 @@ class SlotwiseBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         is_child = SPEED_VARIABLE in os.environ or multiprocessing.parent_process() is not None
         return self._session is None and is_child
 
-    def _get_session(self) -> Session:
+    def _get_session(self) -> SessionMethods:
         return self._session or _default_session()
 
 

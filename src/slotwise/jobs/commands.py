@@ -102,6 +102,7 @@ class CommandRunner:
              of the agent
     env      additional variables
     no_retry the exit codes after which no further attempt is made
+    first    what the first task has as its number; the others follow
     """
 
     job: str
@@ -111,6 +112,7 @@ class CommandRunner:
     environ: Mapping[str, str]
     env: Mapping[str, str]
     no_retry: frozenset[int] = frozenset()
+    first: int = 0
 
     def __call__(self, task: int, attempt: int, files: tuple[str, str] | None) -> None:
         """Run the command to its end. Raises SlotwiseError unless it exits with 0.
@@ -144,9 +146,10 @@ class CommandRunner:
 
     def parts(self, task: int, attempt: int) -> tuple[str | list[str], str, dict[str, str]]:
         """The command, its folder and its environment for an attempt, in this worker."""
-        numbers = {"JOB": self.job, "TASK": task, "TASKS": self.tasks, "ATTEMPT": attempt}
+        number = task + self.first
+        numbers = {"JOB": self.job, "TASK": number, "TASKS": self.tasks, "ATTEMPT": attempt}
         stated = {f"SLOTWISE_{name}": str(value) for name, value in numbers.items()}
-        command = self.command if isinstance(self.command, str) else self._words(task)
+        command = self.command if isinstance(self.command, str) else self._words(number)
         return command, self.cwd, {**self._environment(), **self.env, **stated}
 
     def _run(
@@ -383,6 +386,7 @@ def plan_commands(
     slots_max: int | None = None,
     hosts: Iterable[str] = (),
     no_retry: Sequence[int] = (),
+    first_task: int = 0,
     done: Sequence[int] = (),
     base_dir: str | Path | None = None,
     **about: Any,
@@ -409,6 +413,8 @@ def plan_commands(
             check_encodable(f"job {job_id!r}: the command", word)
     remedy = f"give a whole number >= 1, at most {MAX_COMMANDS}"
     check_range(f"job {job_id!r}: tasks", tasks, 1, MAX_COMMANDS, remedy, whole=True)
+    remedy = f"give a whole number >= 0, at most {MAX_NUMBER:g}"
+    check_range(f"job {job_id!r}: first_task", first_task, 0, MAX_NUMBER, remedy, whole=True)
     if tasks > 1 and isinstance(words, str) and IN_SHELL.search(words):
         raise InputError(
             f"job {job_id!r}: {{task}} is the number of the task only in a list of words; in a"
@@ -440,7 +446,14 @@ def plan_commands(
     )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))
     runner = CommandRunner(
-        job_id, words, tasks, folder, dict(os.environ), dict(env or {}), frozenset(no_retry)
+        job_id,
+        words,
+        tasks,
+        folder,
+        dict(os.environ),
+        dict(env or {}),
+        frozenset(no_retry),
+        first_task,
     )
     job = Job(job_id, (phase,), **about)
     read = [inputs] if isinstance(inputs, str) else inputs

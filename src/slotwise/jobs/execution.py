@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 
 class TaskPlace(NamedTuple):
-    """Where a task runs: its host, and the numbers of the GPUs there that it has."""
+    """Where a task runs: its host, and the numbers of the GPUs there that it has.
+
+    `kept` is the work that it has done, in seconds at speed 1.
+    """
 
     host: str
     devices: tuple[int, ...] = ()
+    kept: float = 0.0
 
 
 class Execution(ABC):

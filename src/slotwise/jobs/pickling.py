@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import cloudpickle
 
-from slotwise.core.errors import SlotwiseError
-
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
@@ -325,7 +323,7 @@ class PickledRunner:
             trouble = "the arguments of the task cannot be read in a worker process"
             given = pickle.loads(arguments)
         except Exception as error:
-            raise SlotwiseError(f"{trouble}: {type(error).__name__}: {error}") from error
+            raise _trouble(f"{trouble}: {type(error).__name__}: {error}") from error
         result = self._function(*given)
         if not self._packs:
             return result
@@ -334,7 +332,7 @@ class PickledRunner:
         except Exception as error:
             kind, why = type(result).__name__, f"{type(error).__name__}: {error}"
             trouble = f"a result, of type {kind}, cannot be sent between processes"
-            raise SlotwiseError(f"{trouble}: {why}") from error
+            raise _trouble(f"{trouble}: {why}") from error
 
 
 def pickled_by_value(value: object) -> bytes:
@@ -624,3 +622,10 @@ def _set_state(thing: Any, parts: Any) -> None:
         vars(thing).update(in_dict)
     for name, one in (in_slots or {}).items():
         setattr(thing, name, one)
+
+
+def _trouble(reason: str) -> Exception:
+    """A SlotwiseError. Its module is loaded only now, because idle workers load this one."""
+    from slotwise.core.errors import SlotwiseError
+
+    return SlotwiseError(reason)

@@ -72,6 +72,8 @@ class Claims:
     waiting    the jobs that wait for others, by id; empty except for a `JointAllocator`
     request    what one task of the phase occupies; empty if no claim needs more than slots
     totals     the resources of the cluster, free and held, where there are requests
+    job_weight of its job in the objective, where each claim is the only one of its job and no
+               job has a penalty of its own; otherwise empty, and `owner` must be read
 
     For an allocator that does not read work, `work`, `unmeasured` and `left` are empty.
     """
@@ -98,6 +100,7 @@ class Claims:
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     request: Sequence[Resources] = ()
     totals: Resources = field(default_factory=lambda: Resources({}))
+    job_weight: Sequence[float] = field(default=(), compare=False)
 
     def __len__(self) -> int:
         return len(self.weight)

@@ -46,20 +46,18 @@ def all_claims(
 
     `virtual` is for a `FinishReader`: the reference system now.
     """
-    attained: dict[str, float] = {}
-    if reads_service(allocator):
-        for phases in snapshot.jobs_left():
-            service = sum([phase.attained(snapshot.now) for phase in phases])
-            attained[phases[0].job.id] = service
     ids: dict[str, list[PhaseId]] = {}
     claims: dict[str, Claims] = {}
     for kind in snapshot.cluster.capacity:
         if not snapshot.capacity(kind):
             continue  # All hosts with slots of this kind are unresponsive.
-        of_kind, claimed = claims_of(snapshot, kind, allocator.reads_work)
+        found = kept_claims(snapshot, kind, allocator.reads_work)
+        of_kind, claimed = found or claims_of(snapshot, kind, allocator.reads_work)
         if of_kind:
             ids[kind] = of_kind
-            claims[kind] = with_standing(claimed, attained, virtual.finish if virtual else {})
+            if reads_service(allocator):
+                claimed = _with_attained(snapshot, of_kind, claimed)
+            claims[kind] = with_standing(claimed, {}, virtual.finish if virtual else {})
     if snapshot.awaiting_jobs and is_joint(allocator):
         waiting = {
             name: Waiting(snapshot.phases_of(name)[0].job, others)
@@ -67,6 +65,22 @@ def all_claims(
         }
         claims = {kind: replace(one, waiting=waiting) for kind, one in claims.items()}
     return ids, claims
+
+
+def _with_attained(snapshot: Snapshot, ids: Sequence[PhaseId], claims: Claims) -> Claims:
+    """The claims of these phases with the service that their jobs have attained."""
+    now = snapshot.now
+    if claims.job_weight:  # Each phase is a job, and most of those that wait have none.
+        served = [
+            phase.attained(now) if phase.launches or phase.done else 0.0
+            for phase in map(snapshot.phase, ids)
+        ]
+        return replace(claims, attained=served)
+    attained = {
+        phases[0].id.job: sum([phase.attained(now) for phase in phases])
+        for phases in snapshot.jobs_left()
+    }
+    return with_standing(claims, attained, {})
 
 
 def share_out(
@@ -77,7 +91,7 @@ def share_out(
     for kind, shares in share_all(allocator, claims).items():
         check_shares(allocator, claims[kind], shares)
         named = zip(ids[kind], shares, strict=True)
-        allocation.update((phase, share) for phase, share in named if share)
+        allocation |= {phase: share for phase, share in named if share}
     return allocation
 
 
@@ -133,6 +147,54 @@ def claims_of(
         present = {kind: snapshot.capacity(kind) for kind in snapshot.cluster.capacity}
         claims = replace(claims, groups=groups, present=present)
     return [p.id for p in phases], claims
+
+
+def kept_claims(
+    snapshot: Snapshot, slot_kind: str, with_work: bool = True
+) -> tuple[list[PhaseId], Claims] | None:
+    """The same as `claims_of` for all ready phases, from columns that the snapshot keeps.
+
+    About four times as fast where thousands of phases wait. None where more must be looked at:
+    unresponsive hosts, pinned tasks, phases that fit on no host, and weights by size.
+    """
+    ready = snapshot.ready_phases(slot_kind)
+    columns, now = ready.columns(), snapshot.now
+    phases = columns.phase
+    max_share = [phase.counted for phase in phases]
+    if snapshot.lost or ready.pinned or 0 in max_share:
+        return None
+    paths = dict(zip(columns.pool, columns.path, strict=True))  # In order of appearance.
+    if any(snapshot.pools[path[-1].pool].job_weights == "size" for path in paths.values()):
+        return None
+    members, groups = group_by_shares([*paths.values()], snapshot.pools)
+    number = dict(zip(paths, members, strict=True))
+    min_share: list[float] = [0.0] * len(phases)
+    if any(columns.slots_min):
+        floors = zip(columns.slots_min, max_share, strict=True)
+        min_share = [min(least, top) if least else 0.0 for least, top in floors]
+    estimates = ready.estimates(now) if with_work else []
+    claims = Claims(
+        snapshot.capacity(slot_kind),
+        weight=columns.weight,
+        arrival=columns.arrival,
+        work=[work for work, _ in estimates],
+        min_share=min_share,
+        max_share=max_share,
+        group=list(map(number.__getitem__, columns.pool)),
+        groups=groups,
+        owner=columns.owner,
+        cluster=snapshot.cluster,
+        now=now,
+        priority=[] if columns.priority.count(1.0) == len(phases) else columns.priority,
+        place=columns.place,
+        unmeasured=[spread > SURE for _, spread in estimates],
+        left=_left(snapshot, phases) if with_work and ready.several else {},
+        job_weight=() if ready.several or ready.unlike else columns.job_weight,
+    )
+    if snapshot.has_requests(slot_kind):
+        request = [phase.request for phase in phases]
+        claims = replace(claims, request=request, totals=snapshot.totals)
+    return columns.id, claims
 
 
 def with_standing(

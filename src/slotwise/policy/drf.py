@@ -43,7 +43,8 @@ def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
 
 def room_for_one_need(claims: Claims) -> float | None:
     """The slots for which the resources suffice if all claims need the same; None if not."""
-    if any(group.limits for group in claims.groups) or len(set(claims.request)) > 1:
+    different = {id(request): request for request in claims.request}  # Equal ones may differ.
+    if any(group.limits for group in claims.groups) or len({*different.values()}) > 1:
         return None
     return 1 / float(_parts(claims)[0].max())
 
@@ -157,7 +158,9 @@ class _Tree:
         else:
             for j in order:
                 members[group[j]].append(j)
-        has_jobs = len({job.id for job, _ in claims.owner}) < len(claims)
+        has_jobs = not claims.job_weight and (
+            len({job.id for job, _ in claims.owner}) < len(claims)
+        )
         equal: list[int] = []
 
         def walk(node: _Node) -> None:

@@ -65,11 +65,13 @@ def share_by_pools(claims: Claims, room: float | None = None) -> list[float]:
     group = claims.group
     for claim in in_turn(claims):
         members[group[claim]].append(claim)
+    least = [[claims.min_share[j] for j in held] for held in members]
+    most = [[claims.max_share[j] for j in held] for held in members]
     floors, tops = [0.0] * last, [0.0] * last
     for number in reversed(range(last)):
-        pool, below, held = pools[number], inside[number], members[number]
-        low = sum([floors[p] for p in below]) + sum([claims.min_share[j] for j in held])
-        high = sum([tops[p] for p in below]) + sum([claims.max_share[j] for j in held])
+        pool, below = pools[number], inside[number]
+        low = sum([floors[p] for p in below]) + sum(least[number])
+        high = sum([tops[p] for p in below]) + sum(most[number])
         tops[number] = min(pool.slots_max, high)
         floors[number] = min(tops[number], max(pool.slots_min, low))
     slots, shares = [0.0] * last + [capacity], [0.0] * len(claims)
@@ -80,10 +82,7 @@ def share_by_pools(claims: Claims, room: float | None = None) -> list[float]:
             for p, share in zip(below, water_line(slots[number], weight, *parts), strict=True):
                 slots[p] = share
         elif held := members[number]:
-            min_share, max_share = (
-                [claims.min_share[j] for j in held],
-                [claims.max_share[j] for j in held],
-            )
+            min_share, max_share = least[number], most[number]
             if pools[number].policy == "fifo":
                 found = in_order(slots[number], min_share, max_share)
             else:
@@ -130,7 +129,7 @@ def share_by_jobs(
     separate  the groups in which claims of the same job are not joined
     """
     owner = claims.owner
-    if len({job.id for job, _ in owner}) == len(owner):
+    if claims.job_weight or len({job.id for job, _ in owner}) == len(owner):
         return share(claims)
     index: dict[Hashable, int] = {}
     mixed = _mixed(claims)
@@ -222,6 +221,7 @@ class Fifo:
 def in_turn(claims: Claims) -> list[int]:
     """The claims by priority, the highest first, then by arrival, then by place. O(J log J)."""
     arrival, priority = claims.arrival, claims.priority
+    order = sorted(range(len(claims)), key=arrival.__getitem__)
     if len(priority):
-        return sorted(range(len(claims)), key=lambda j: (-priority[j], arrival[j]))
-    return sorted(range(len(claims)), key=arrival.__getitem__)
+        order.sort(key=priority.__getitem__, reverse=True)  # Stable.
+    return order

@@ -120,10 +120,10 @@ class Flex:
 
     def _slopes(self, claims: Claims) -> Sequence[float] | None:
         """The slopes of the costs if one penalty makes all of them lines, otherwise None."""
-        if not any(job.penalty for job, _ in claims.owner):
+        if claims.job_weight or not any(job.penalty for job, _ in claims.owner):
             match self.objective.penalty:
                 case "response" | "lateness":
-                    return [job.weight for job, _ in claims.owner]
+                    return claims.job_weight or [job.weight for job, _ in claims.owner]
                 case "stretch":
                     return [job.weight / (job.work or 1.0) for job, _ in claims.owner]
                 case "slowdown":

@@ -80,8 +80,9 @@ class _Same:
         self._levels, self._first = levels, -inf
 
     def __call__(self, claim: int) -> float:
-        if not _is_same(self._first, self._levels[claim]):
-            self._first = self._levels[claim]
+        level = self._levels[claim]
+        if level != self._first and not _is_same(self._first, level):
+            self._first = level
         return self._first
 
 
@@ -103,23 +104,28 @@ class _Filling:
 
     def raise_together(self, tied: list[int]) -> bool:
         """Raise the lowest of these claims until none can rise; whether slots are left."""
-        weight, paths = self._claims.weight, self._paths
+        weight, paths, top = self._claims.weight, self._paths, self._claims.max_share
+        is_limited = any(paths)
         while self._left > SLOTS:
-            tied = [claim for claim in tied if self._can_take(claim)]
+            slots = self._slots
+            tied = [c for c in tied if top[c] - slots[c] > SLOTS]
+            if is_limited:
+                tied = [c for c in tied if self._has_room(c)]
             if not tied:
                 return True
-            held = [self._slots[claim] / weight[claim] for claim in tied]
-            lowest = min(held)
-            rising = [c for c, one in zip(tied, held, strict=True) if _is_same(lowest, one)]
+            held = [slots[c] / weight[c] for c in tied]
+            lowest, rising = min(held), tied
+            if lowest < max(held):
+                rising = [c for c, one in zip(tied, held, strict=True) if _is_same(lowest, one)]
             heavy: dict[int, float] = {}
-            for claim in rising:
+            for claim in rising if is_limited else ():
                 for pool in paths[self._claims.group[claim]]:
                     heavy[pool] = heavy.get(pool, 0.0) + weight[claim]
             step = min(
                 self._left / sum([weight[claim] for claim in rising]),
-                *(self._space(claim) / weight[claim] for claim in rising),
+                *[(top[c] - slots[c]) / weight[c] for c in rising],
                 *(self._room[pool] / total for pool, total in heavy.items()),
-                *(one - lowest for one in held if not _is_same(lowest, one)),
+                *(one - lowest for one in held if one != lowest and not _is_same(lowest, one)),
             )
             for claim in rising:
                 self._slots[claim] += step * weight[claim]
@@ -128,10 +134,6 @@ class _Filling:
                     self._room[pool] -= step * weight[claim]
         return False
 
-    def _space(self, claim: int) -> float:
-        return float(self._claims.max_share[claim]) - self._slots[claim]
-
-    def _can_take(self, claim: int) -> bool:
-        """Whether neither its own max share nor that of a pool is reached."""
-        pools = self._paths[self._claims.group[claim]]
-        return self._space(claim) > SLOTS and all(self._room[pool] > SLOTS for pool in pools)
+    def _has_room(self, claim: int) -> bool:
+        """Whether no max share of a pool is reached."""
+        return all(self._room[pool] > SLOTS for pool in self._paths[self._claims.group[claim]])

@@ -26,6 +26,26 @@ def water_line(
         return floors
     if sum(max_share) <= capacity:
         return list(map(float, max_share))
+    level = capacity / sum(weight)
+    if level * max(weight) < min(max_share) and level * min(weight) > max(floors):
+        shares = [level * w for w in weight]  # The level decides all, as where many wait.
+    else:
+        shares = _within_limits(capacity, weight, floors, max_share)
+    total, filled = sum(shares), sum(floors)
+    if total <= capacity:
+        return shares
+    # Very different weights cause rounding errors in the level; the shares are cut to fit.
+    kept = (capacity - filled) / (total - filled)
+    return [low + (share - low) * kept for low, share in zip(floors, shares, strict=True)]
+
+
+def _within_limits(
+    capacity: float,
+    weight: Sequence[float],
+    floors: Sequence[float],
+    max_share: Sequence[float],
+) -> list[float]:
+    """The shares at the level that fills the capacity, where some are at their limits."""
     left, level = float(capacity), 0.0
     undecided = list(zip(weight, floors, max_share, strict=True))
     while undecided:
@@ -42,16 +62,10 @@ def water_line(
             undecided = [one for one in undecided if level * one[0] > one[1]]
         else:
             break
-    shares = [
+    return [
         high if (share := level * w) >= high else share if share >= low else min(high, low)
         for w, low, high in zip(weight, floors, max_share, strict=True)
     ]
-    total, filled = sum(shares), sum(floors)
-    if total <= capacity:
-        return shares
-    # Very different weights cause rounding errors in the level; the shares are cut to fit.
-    kept = (capacity - filled) / (total - filled)
-    return [low + (share - low) * kept for low, share in zip(floors, shares, strict=True)]
 
 
 def scale_to(capacity: float, min_share: Sequence[float]) -> list[float]:

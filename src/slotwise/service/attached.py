@@ -8,9 +8,13 @@ from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
 from slotwise.core.errors import SlotwiseError
-from slotwise.service.remote import OVER, RemoteCore
+from slotwise.service.remote import RemoteCore
+from slotwise.service.shown import OVER
 from slotwise.service.transport import job_path
 from slotwise.sessions.futures import Future, PackedError
+
+OF_CALLS = ("done", "failed")
+"""The states of a job of calls that are all over."""
 
 
 def attach(core: RemoteCore, future: Future[Any], job: Mapping[str, Any]) -> None:
@@ -18,14 +22,14 @@ def attach(core: RemoteCore, future: Future[Any], job: Mapping[str, Any]) -> Non
     core.attached.add(future)
     future.add_done_callback(core.attached.discard)
     key = job.get("stream")
-    if key and job["state"] in OVER:
+    if key and job["state"] in OF_CALLS:
         _take_calls(core, future, key, int(job["tasks"]))
         return
 
     def received(header: Mapping[str, Any], parts: list[bytes]) -> None:
         if header.get("job") != future.job or header["state"] not in OVER:
             return
-        if key:
+        if key and header["state"] in OF_CALLS:
             now = core.outbox.repeated(lambda: core.transport.get(job_path(future.job)))
             _take_calls(core, future, key, int(now["tasks"]))
             is_taken.append(True)

@@ -11,7 +11,7 @@ from slotwise.core.errors import InputError, shown
 from slotwise.service.engine import OVER, Engine, job_frame
 from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredCall, StoredJob
-from slotwise.service.streams import Stream, binding_of
+from slotwise.service.streams import ServedStream, binding_of
 from slotwise.service.wire import frame
 
 Frame = tuple[dict[str, Any], list[bytes]]
@@ -37,7 +37,7 @@ class CallFrames:
         A stream or a call that is known already changes nothing.
         """
         with self._lock:
-            return _Batch(self._engine).handle(frames)
+            return _CallBatch(self._engine).handle(frames)
 
     def ended(self, calls: Mapping[str, Any], jobs: Sequence[Any]) -> list[bytes]:
         """The frames of those calls and jobs that are over."""
@@ -77,7 +77,7 @@ class CallFrames:
 
 
 def call_frame(key: str, call: StoredCall) -> bytes:
-    """What a client is told at the end of a call."""
+    """What a client is sent at the end of a call."""
     state = call.state
     if state == "done":
         state = "value" if call.is_value else "raised"
@@ -85,7 +85,7 @@ def call_frame(key: str, call: StoredCall) -> bytes:
     return frame(header, () if call.value is None else (call.value,))
 
 
-class _Batch:
+class _CallBatch:
     """The frames of one request: first they are stored, then they have their effect."""
 
     def __init__(self, engine: Engine) -> None:
@@ -123,7 +123,7 @@ class _Batch:
                 streams.cancel(stream, [number])
         return {"jobs": self._names, "refused": self._refused}
 
-    def _add(self, stream: Stream, number: int) -> None:
+    def _add(self, stream: ServedStream, number: int) -> None:
         try:
             self._engine.streams.add(stream, number, self._calls[stream.key][number])
         except InputError as error:  # The pools have changed since it was opened.
@@ -136,7 +136,7 @@ class _Batch:
         """Check a frame and note what it adds; None if it changes nothing."""
         what, key = header.get("op"), header.get("stream")
         if not isinstance(key, str) or not 0 < len(key) <= KEY_BYTES_MAX:
-            raise InputError(f"stream is {shown(key)}; give a text")
+            raise InputError(f"stream is {shown(key)}; give a string")
         if what == "open":
             return self._open(key, header)
         if key in self._refused:

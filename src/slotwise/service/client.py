@@ -26,16 +26,13 @@ from slotwise.service.entries import (
     entry_of_mapping,
     entry_of_object,
 )
-from slotwise.service.remote import (
-    OVER,
-    RemoteCore,
-    RemoteSubmitter,
-    own_folders,
-)
-from slotwise.service.transport import RefusedError, Transport, job_path
+from slotwise.service.remote import RemoteCore
+from slotwise.service.remote_calls import RemoteSubmitter, own_folders
+from slotwise.service.shown import OVER
+from slotwise.service.transport import ServerRefusedError, Transport, job_path
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding
-from slotwise.sessions.changes import Changes
+from slotwise.sessions.changes import JobChanges
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.methods import SessionMethods
@@ -58,9 +55,9 @@ LEAVE_SECONDS = 1.0
 class Client(SessionMethods):
     """Submits calls and jobs to the server of `slotwise serve`, with the methods of `Session`.
 
-    The server keeps what is submitted: it runs also when this program has ended, and after a
-    restart of the server. Calls may run more than once: again, if the server ends while they
-    run. Calls whose arguments are futures of other calls are sent at once, too.
+    The server keeps what is submitted, and runs it even if this program ends or the server is
+    restarted. A call that is running when the server ends runs again. Calls whose arguments are
+    futures of other calls are sent at once, too.
 
     Use it as a context manager: at the end of the block it waits for all jobs that it has
     submitted; if the block raises, it cancels them first. A client that is open at the end of
@@ -69,8 +66,8 @@ class Client(SessionMethods):
 
     url                the socket of the server, `unix:/path/to/socket`; by default that of the
                        variable SLOTWISE_SERVER, or of this user's server
-    reconnect_seconds  for how long it waits for a server that has ended and may be restarted;
-                       then futures fail
+    reconnect_seconds  how long it waits for a server that has ended and may be restarted;
+                       after that, futures fail
 
     SlotwiseError if no server is found; InputError for another URL.
     """
@@ -94,8 +91,8 @@ class Client(SessionMethods):
     def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
         """Run a job of any kind, as `Session.run`; it returns when the job is durable.
 
-        A mapping may also state `restart: false`: its tasks are then reported as lost, not run
-        again, if the server ends while they run.
+        A mapping may also state `restart: false`: if the server ends while the job runs, it is
+        then reported as lost and does not run again. Commands continue even then.
         """
         if not isinstance(entry, Mapping):
             return super().run(entry, folder=folder)
@@ -132,10 +129,10 @@ class Client(SessionMethods):
     # Jobs of the server, also those that other programs have submitted.
 
     def job(self, id: str) -> Future[Any]:
-        """The future of a job of the server, also if it is over.
+        """The future of a job of the server, even if the job is over.
 
-        Its result is that of the call, the results of several calls as a list, or that of
-        another job. MissingJobError, an InputError, if the server has no such job.
+        Its result is that of the call, a list with the results of several calls, or the result
+        of a job of another kind. MissingJobError, an InputError, if the server has no such job.
         """
         check_name("job", id)
         core = self._intake
@@ -160,7 +157,7 @@ class Client(SessionMethods):
                 raise TimeoutError(f"job {found['id']!r} is not over: {found['state']}")
 
     def cancel(self, job: str | Future[Any]) -> None:
-        """Cancel a job, also if it runs; no effect on one that is over."""
+        """Cancel a job, even if it runs; no effect on one that is over."""
         self._intake.cancel(self._id(job))
 
     def hold(self, job: str | Future[Any]) -> None:
@@ -168,13 +165,13 @@ class Client(SessionMethods):
         self._intake.transport.post(job_path(self._id(job), "hold"))
 
     def release(self, job: str | Future[Any]) -> None:
-        """Let the tasks of a job start again that was held."""
+        """Let the tasks of a job that was held start again."""
         self._intake.transport.post(job_path(self._id(job), "release"))
 
     def flush(self) -> None:
         """Wait until everything that was submitted is durable in the server.
 
-        Also for calls that wait in this program for the result of a job.
+        This includes calls that wait in this program for the result of a job.
         """
         core = self._intake
         core.check_open(had_waited=True)
@@ -191,7 +188,7 @@ class Client(SessionMethods):
         with HeldInterrupts() as held:
             _close(self._intake, held, cancels=cancels)
 
-    def _change(self, future: Future[Any], given: Changes) -> None:
+    def _change(self, future: Future[Any], given: JobChanges) -> None:
         if not (job := self._intake.id_of(future)):
             return
         named = {"priority": given.priority, "weight": given.weight, "pool": given.pool}
@@ -200,7 +197,7 @@ class Client(SessionMethods):
             stated["deadline"] = given.due
         try:
             self._intake.transport.post(job_path(job, "change"), stated)
-        except RefusedError as error:
+        except ServerRefusedError as error:
             if error.kind != "over":
                 raise
 

@@ -26,7 +26,7 @@ from slotwise.service.records import StoredJob, StoredTask
 from slotwise.service.schema import StoreError
 from slotwise.service.settings import HELD, Settings
 from slotwise.service.store import Store
-from slotwise.service.streams import Stream, Streams, note_before
+from slotwise.service.streams import ServedStream, Streams, note_before
 from slotwise.service.supervised import Spawner, SupervisedCommands, Supervision
 from slotwise.service.wire import frame
 from slotwise.sessions import changes
@@ -135,6 +135,10 @@ class Engine:
                     self._begun.add(job)
                     self.store.begin(job, at)
                     self.hub.publish(of_job(job), "begun")
+                    live = self._live.get(job)
+                    if live is not None and live[0].client:
+                        begun = frame({"job": job, "state": "running"})
+                        self.hub.publish(of_client(live[0].client), begun)
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
@@ -170,7 +174,7 @@ class Engine:
         result = packed_result(future.result()) if state == "done" else None
         self.end(record, state, reason, result)
 
-    def _stream_over(self, stream: Stream) -> None:
+    def _stream_over(self, stream: ServedStream) -> None:
         state, reason = stream.outcome
         if stream.grows:
             self.store.change(stream.record.id, tasks=len(stream.numbers))
@@ -179,19 +183,19 @@ class Engine:
     def end(
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
-        """Store how a job ended, then tell who waits for it."""
+        """Store how a job ended, then notify who waits for it."""
         code = self._code(record.id, state)
         self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
 
-        def tell() -> None:
+        def notify() -> None:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
-            with suppress(Exception):  # It is told again when the client asks.
-                self.tell(self.store.job(record.id))
+            with suppress(Exception):  # It is sent again when the client asks.
+                self.notify(self.store.job(record.id))
 
         end = partial(self.store.end, record.id, state, at, reason, code, result)
-        insist(end, tell)
+        insist(end, notify)
 
     def _code(self, job: str, state: str) -> int | None:
         """The exit code of a job of commands."""
@@ -203,8 +207,8 @@ class Engine:
             return 0
         return execution.code if isinstance(execution, SupervisedCommands) else None
 
-    def tell(self, record: StoredJob | None) -> None:
-        """Tell who waits for a job that it is over."""
+    def notify(self, record: StoredJob | None) -> None:
+        """Notify who waits for a job that it is over."""
         if record is None:
             return
         self.hub.publish(of_job(record.id), record.state)
@@ -345,7 +349,7 @@ def plain_result(packed: bytes | None) -> tuple[Any, bytes | None]:
 
 
 def job_frame(record: StoredJob) -> bytes:
-    """What a client is told at the end of a job."""
+    """What a client is sent at the end of a job."""
     plain, pickled = plain_result(record.result)
     news = {"job": record.id, "state": record.state, "reason": record.reason, "result": plain}
     return frame(news, () if pickled is None else (pickled,))

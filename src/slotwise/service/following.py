@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from slotwise.backends.attempt_logs import ERR, AttemptFile, file_name, files_of_job
 from slotwise.service.engine import OVER, Engine
-from slotwise.service.hub import Listener, of_job
+from slotwise.service.hub import HubListener, of_job
 from slotwise.service.wire import frame
 
 POLL_SECONDS = 0.25
@@ -79,7 +79,7 @@ async def followed(
                 known[place] = Followed(file, run, max(0, status.st_size - tail) if tail else 0)
         return [piece for one in known.values() for piece in one.frames()]
 
-    with Listener(engine.hub, [of_job(job)]) as listener:
+    with HubListener(engine.hub, [of_job(job)]) as listener:
         while True:
             record = await run_in_threadpool(engine.store.job, job)
             is_over = (

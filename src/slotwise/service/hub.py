@@ -11,7 +11,7 @@ from typing import Any
 _CLIENT = "client "
 
 
-class Listener:
+class HubListener:
     """News for one request, in the event loop of the server."""
 
     def __init__(self, hub: Hub, topics: Iterable[str]) -> None:
@@ -39,7 +39,7 @@ class Listener:
         self._is_called = False  # Before taking, so that later items call again.
         return [self._news.popleft() for _ in range(len(self._news))]
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> HubListener:
         self._hub.add(self)
         return self
 
@@ -51,16 +51,16 @@ class Hub:
     """Passes news to the listeners of a topic: a job or a client. Thread-safe."""
 
     def __init__(self) -> None:
-        self._listeners: dict[str, set[Listener]] = {}
+        self._listeners: dict[str, set[HubListener]] = {}
         self._lock = Lock()
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: HubListener) -> None:
         """Let a listener get what is published from now on."""
         with self._lock:
             for topic in listener.topics:
                 self._listeners.setdefault(topic, set()).add(listener)
 
-    def remove(self, listener: Listener) -> None:
+    def remove(self, listener: HubListener) -> None:
         """The opposite of `add`."""
         with self._lock:
             for topic in listener.topics:

@@ -20,7 +20,7 @@ def insist(change: Callable[[], Future[Any]], then: Callable[[], None]) -> None:
     """Store a change, as often as it takes, then call `then` in a thread of the store.
 
     It is tried again after a `StoreError`, until the store is closed. What the server was about
-    to tell is thus told only when it is durable.
+    to report is thus reported only when it is durable.
     """
 
     def done(stored: Future[Any]) -> None:

@@ -14,7 +14,7 @@ FIXED = ("dask", "dask_slots", "resources", "options", "preemption")
 
 
 def changed(engine: Engine, new: Settings) -> list[str]:
-    """Take over what has changed; a text for each change. InputError: nothing was changed."""
+    """Take over what has changed, and describe each change. InputError changes nothing."""
     old, texts = engine.settings, list[str]()
     for name in FIXED:
         if getattr(old, name) != getattr(new, name):

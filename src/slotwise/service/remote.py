@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-import pickle
-import site
-import sys
-import sysconfig
 import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from slotwise.backends.local.call_stream import Call, CallFiles, CallResult, SharedInput
+from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.errors import InputError, SlotwiseError, check_name
 from slotwise.core.job import Job
-from slotwise.core.resources import resources_of
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import (
     MAX_ROWS,
@@ -28,23 +21,19 @@ from slotwise.insight.report.session_table import (
     session_html,
 )
 from slotwise.jobs.commands import ResultOf
-from slotwise.jobs.transfer import MAX_INLINE, on_path
 from slotwise.service.outbox import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Outbox, Sent
+from slotwise.service.remote_calls import RemoteCalls
+from slotwise.service.shown import OVER, shown_job, shown_jobs
 from slotwise.service.transport import (
     MissingJobError,
-    RefusedError,
     ServerClosedError,
+    ServerRefusedError,
     Transport,
     job_path,
 )
-from slotwise.service.wire import PART_BYTES_MAX, frame
-from slotwise.sessions.calls import CallSubmitter
 from slotwise.sessions.futures import Future
 from slotwise.sessions.loop_thread import CallThread
 from slotwise.sessions.notebook import cells_of_notebook
-
-OVER = ("done", "failed", "cancelled", "lost")
-"""The states of jobs that are over."""
 
 FRESH_SECONDS = 1.0
 """The age up to which the known number of slots is not asked for again."""
@@ -52,94 +41,7 @@ FRESH_SECONDS = 1.0
 ACKNOWLEDGED_SECONDS = 5.0
 """The longest wait for the id of a job whose call has ended already."""
 
-SHOWN = {"done": "completed", "lost": "failed", "queued": "waiting", "held": "waiting"}
-"""The states of the server that a session shows by other names."""
-
 T = TypeVar("T")
-
-
-class RemoteCalls:
-    """A job of calls in a server, with the futures of those that are not done by task."""
-
-    def __init__(self, core: RemoteCore, job: Job) -> None:
-        self._core, self._job = core, job
-        self.key = core.new_key()
-        self.job = ""  # The id, which the server chooses.
-        self.grows = self._is_open = job.phases[0].grows
-        self.count = 0
-        self.of_task: dict[int, Future[Any]] = {}
-
-    def add(self, future: Future[Any], call: tuple[Any, ...]) -> None:
-        """Submit a call; the caller holds the lock.
-
-        An item of the call is the pickle of the function or an input, or the key and the number
-        of the call whose result is the input.
-        """
-        inputs = [list(one) if isinstance(one, tuple) else None for one in call]
-        parts: list[bytes] = [one for one in call if isinstance(one, bytes)]
-        if any(len(part) > PART_BYTES_MAX for part in parts):
-            raise InputError(
-                f"a call has an argument of more than {PART_BYTES_MAX >> 30} GiB; pass it in a"
-                " file"
-            )
-        number = self.count
-        header = {"op": "call", "stream": self.key, "number": number, "inputs": inputs}
-        sent = Sent(frame(header, parts), self, number)
-        future.job, future.task = self.job, number
-        future._origin = self.key, number
-        self.of_task[number] = future
-        self.count += 1
-        self._core.outbox.put(*([] if number else [self._opening()]), sent)
-
-    def _opening(self) -> Sent:
-        job, (phase,) = self._job, self._job.phases
-        binding = {
-            "name": job.id,
-            "pool": job.pool,
-            "weight": job.weight,
-            "deadline": job.deadline,
-            "priority": job.priority,
-            "slots": phase.slots,
-            "slots_max": phase.slots_max,
-            "attempts": job.attempts,
-            "retry_delay": job.retry_delay,
-            "time_limit": job.time_limit,
-            "resources": resources_of("resources", phase.resources).stated(),
-            "user": job.user,
-        }
-        opening = {"op": "open", "stream": self.key, "binding": binding, "grows": self.grows}
-        about = {"program": job.program, "client": self._core.id}
-        return Sent(frame({**opening, **about}), self)
-
-    def end(self) -> None:
-        """Accept no more calls; the caller holds the lock. Idempotent."""
-        if self._is_open:
-            self._is_open = False
-            if self.count:
-                self._core.outbox.put(Sent(frame({"op": "close", "stream": self.key}), self))
-            self._core.forget_if_over(self)
-
-    def cancelled(self, number: int) -> None:
-        """Stop a call that was cancelled; the caller holds the lock."""
-        if self.of_task.pop(number, None) is not None:
-            header = {"op": "cancel", "stream": self.key, "number": number}
-            self._core.outbox.put(Sent(frame(header), self))
-            self._core.forget_if_over(self)
-
-    def renew(self) -> None:
-        """Begin another job for later calls, because one was not accepted.
-
-        The caller holds the lock.
-        """
-        if self.job and self.grows:
-            self._core.outbox.put(Sent(frame({"op": "close", "stream": self.key}), self))
-        self.key, self.job, self.count = self._core.new_key(), "", 0
-        self.of_task = {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no call is left and none can come."""
-        return not self.of_task and not self._is_open
 
 
 class RemoteCore:
@@ -177,7 +79,7 @@ class RemoteCore:
             thread.start()
         self.outbox = Outbox(transport, seconds, self._accepted, self._refused)
         self._receiver = self.receives(
-            lambda: {"client": self.id, "calls": self._missing(), "jobs": list(self.jobs)},
+            self._wanted,
             self._received,
             lambda: self.is_ended,
         )
@@ -253,21 +155,6 @@ class RemoteCore:
         if self.is_closed:
             self.changed.notify_all()
 
-    def input_of(self, one: Future[Any] | SharedInput) -> Any:
-        """An input as a part of a call; None if the client must wait for it.
-
-        A call of this client that is not done, or has a large result, is a reference.
-        """
-        if isinstance(one, SharedInput):
-            return one._packed()
-        if not one.done():
-            return one._origin
-        if one.cancelled() or one._raised() is not None:
-            return None
-        packed = one._packed()
-        assert isinstance(packed, bytes)
-        return one._origin if one._origin and len(packed) > MAX_INLINE else packed
-
     # For futures (`Control`).
 
     def ask(self, question: Callable[[], T]) -> T:
@@ -301,7 +188,7 @@ class RemoteCore:
         """Cancel a job; no effect on one that is over."""
         try:
             self.transport.post(job_path(job, "cancel"))
-        except RefusedError as error:
+        except ServerRefusedError as error:
             if error.kind != "over":
                 raise
 
@@ -335,32 +222,11 @@ class RemoteCore:
             found = self.transport.get(job_path(job))
         except MissingJobError:
             return None
-        return None if found["state"] in OVER else _row(found, self._started)
-
-    @property
-    def _started(self) -> float:
-        return float(self.server().get("started") or 0.0)
+        return None if found["state"] in OVER else shown_job(found, self.server()["started"])
 
     def shown(self, most: int | None = None) -> SessionJobs:
         """The jobs of the server, of all its users: all, or the first ones for a display."""
-        server, started = self.server(), self._started
-        states = {"left": "queued,waiting,held,running", "over": ",".join(OVER)}
-        left, over = (
-            self.transport.get("/v1/jobs", state=states[which], limit=limit)["jobs"]
-            for which, limit in (("left", most or 1000), ("over", 100))
-        )
-        counts = Counter(server.get("jobs", {}))
-        return SessionJobs(
-            scheduler=server["scheduler"],
-            is_open=not self.is_closed,
-            at=time.time() - started,
-            slots=server["slots"],
-            held=server.get("busy", 0),
-            rows=tuple(_row(job, started) for job in (*left, *reversed(over))),
-            left=sum(one for state, one in counts.items() if state not in OVER),
-            over=sum(counts[state] for state in OVER),
-            waiting=self.waiting,
-        )
+        return shown_jobs(self.transport, self.server(), most, self.waiting)
 
     def html(self) -> str:
         """The jobs of the server as a table."""
@@ -459,10 +325,12 @@ class RemoteCore:
         thread.start()
         return thread
 
-    def _missing(self) -> dict[str, list[int]]:
-        """The calls whose results are missing, by stream."""
+    def _wanted(self) -> dict[str, Any]:
+        """The calls, by stream, and the jobs whose results are missing."""
         with self.lock:
-            return {key: list(one.of_task) for key, one in self._calls.items() if one.of_task}
+            calls = {key: list(one.of_task) for key, one in self._calls.items() if one.of_task}
+            of_calls = [self._calls[key].job for key in calls if self._calls[key].job]
+            return {"client": self.id, "calls": calls, "jobs": [*self.jobs, *of_calls]}
 
     def _expects(self) -> bool:
         """Whether a result is missing."""
@@ -492,6 +360,8 @@ class RemoteCore:
                     future = self.jobs.get(header["job"])
             if future is not None:
                 self.settle_job(future, header, parts)
+            elif header["state"] in ("failed", "lost"):
+                self._calls_lost(header)
         elif "stream" in header:
             with self.changed:
                 calls = self._calls.get(header["stream"])
@@ -503,6 +373,17 @@ class RemoteCore:
                     ACKNOWLEDGED_SECONDS,
                 )
                 self._call_received(calls, header, parts)
+
+    def _calls_lost(self, header: Mapping[str, Any]) -> None:
+        """Fail the calls of a job that is over without them, as after a failed restart."""
+        with self.lock:
+            calls = [one for one in self._calls.values() if one.job == header["job"]]
+            futures = [future for one in calls for future in one.of_task.values()]
+            for one in calls:
+                one.of_task.clear()
+                self.forget_if_over(one)
+        for future in futures:
+            self.settle_job(future, header, [])
 
     def _call_received(
         self, calls: RemoteCalls, header: Mapping[str, Any], parts: list[bytes]
@@ -600,88 +481,3 @@ class RemoteCore:
         self.files.close()
         if self.cells is not None:
             self.cells.close()
-
-
-class RemoteSubmitter(CallSubmitter):
-    """Submits calls at once, also those that wait for the results of other calls."""
-
-    _host: RemoteCore
-
-    def _wait(
-        self,
-        future: Future[Any],
-        program: str,
-        call: Any,
-        inputs: Sequence[Future[Any] | SharedInput],
-    ) -> None:
-        given = [self._host.input_of(one) for one in inputs]
-        if any(one is None for one in given):
-            super()._wait(future, program, call, inputs)
-        else:
-            self._add(future, program, (call, *given), had_waited=False)
-
-    def _add(self, future: Future[Any], program: str, call: Call, *, had_waited: bool) -> None:
-        packed, *inputs = call
-        assert isinstance(packed, bytes)
-        located: Call = (on_path(own_folders(), packed), *inputs)
-        super()._add(future, program, located, had_waited=had_waited)
-
-    def shared(self, fn: Callable[..., T]) -> Callable[..., T]:
-        """A substitute for a function in the chunks of a map.
-
-        A large one is sent once, as the result of a call.
-        """
-        made = super().shared(fn)
-        packed = made._packed() if isinstance(made, SharedInput) else b""
-        if isinstance(packed, bytes) and len(packed) > MAX_INLINE:
-            return cast(Callable[..., T], _Loaded(self.submit(same, (packed,), {})))
-        return made
-
-
-class _Loaded:
-    """Its pickle is loaded as what the result of a call, itself a pickle, stands for."""
-
-    def __init__(self, packed: Future[bytes]) -> None:
-        self._packed = packed
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickle.loads, (self._packed,)
-
-
-def same(value: T) -> T:
-    """The value itself."""
-    return value
-
-
-def own_folders() -> tuple[str, ...]:
-    """The folders from which this process imports modules, but not those of packages."""
-    return _own_folders(tuple(sys.path), os.getcwd() if "" in sys.path else "")
-
-
-@cache
-def _own_folders(path: tuple[str, ...], current: str) -> tuple[str, ...]:
-    installed = {*sysconfig.get_paths().values(), *site.getsitepackages()}
-    places = (os.path.abspath(place or current) for place in path)
-    return tuple(
-        place
-        for place in dict.fromkeys(places)
-        if os.path.isdir(place) and not any(map(place.startswith, installed))
-    )
-
-
-def _row(job: Mapping[str, Any], started: float) -> SessionJob:
-    """A job of the server as a session shows it."""
-    state, submitted = job["state"], job["submitted"]
-    shown = SHOWN.get(state, state)
-    return SessionJob(
-        job=job["id"],
-        pool=job["pool"],
-        state=shown,
-        tasks=job["tasks"],
-        done=job["tasks_done"],
-        running=job["tasks_running"],
-        slots=job.get("slots") or 0,
-        since=submitted - started if shown == "waiting" else None,
-        reason=job.get("reason") or "",
-        response=(job.get("ended") or time.time()) - submitted,
-    )

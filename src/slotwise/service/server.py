@@ -28,10 +28,10 @@ from slotwise.service.engine import (
     OverError,
 )
 from slotwise.service.following import followed
-from slotwise.service.hub import Listener, of_client, of_job
+from slotwise.service.hub import HubListener, of_client, of_job
 from slotwise.service.retention import forget_output
 from slotwise.service.schema import StoreError
-from slotwise.service.submitting import Submission, Submitter
+from slotwise.service.submitting import JobSubmitter, Submission
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -41,13 +41,13 @@ WAIT_SECONDS_MAX = 600.0
 """The longest time for which a request waits for the end of a job."""
 
 BEAT_SECONDS = 15.0
-"""After this time without news, a stream has a frame that says so."""
+"""Seconds without news after which a stream sends a frame that says so."""
 
 LIST_MAX = 10_000
 """The most jobs in one list."""
 
 T = TypeVar("T")
-Handler = Callable[["Server", Request], Awaitable[Response]]
+Handler = Callable[["ServiceApp", Request], Awaitable[Response]]
 
 
 class ClosedError(SlotwiseError):
@@ -67,7 +67,7 @@ def answering(handler: Handler) -> Handler:
     """A handler whose errors become JSON with a kind and a message."""
 
     @wraps(handler)
-    async def answer(server: Server, request: Request) -> Response:
+    async def answer(server: ServiceApp, request: Request) -> Response:
         try:
             return await handler(server, request)
         except SlotwiseError as error:
@@ -87,7 +87,7 @@ def refusal(status: int, kind: str, message: str) -> JSONResponse:
     return JSONResponse({"error": {"kind": kind, "message": message}}, status)
 
 
-class Server:
+class ServiceApp:
     """The routes of a service, as methods that take a request."""
 
     def __init__(
@@ -97,31 +97,31 @@ class Server:
         self._started = time.time()
         self.is_draining = False
         self.is_restoring = True
-        self._calls, self._submitter = CallFrames(engine), Submitter(engine)
+        self._calls, self._submitter = CallFrames(engine), JobSubmitter(engine)
 
     def app(self) -> Starlette:
         """The application for a server of ASGI."""
         job = "/v1/jobs/{job:path}"
         actions = ("cancel", "hold", "release", "change", "forget")
         routes = [
-            Route("/v1", self._route(Server.status)),
-            Route("/v1/jobs", self._route(Server.list)),
-            Route("/v1/jobs", self._route(Server.submit), methods=["POST"]),
-            Route("/v1/objects", self._route(Server.submit_object), methods=["POST"]),
-            Route("/v1/calls", self._route(Server.calls), methods=["POST"]),
-            Route("/v1/results", self._route(Server.results), methods=["POST"]),
-            Route("/v1/pools", self._route(Server.pools)),
-            Route("/v1/workers", self._route(Server.workers)),
-            Route("/v1/reload", self._route(Server.reload), methods=["POST"]),
-            Route("/v1/stop", self._route(Server.stop), methods=["POST"]),
-            Route(f"{job}/wait", self._route(Server.wait)),
-            Route(f"{job}/explain", self._route(Server.explain)),
-            Route(f"{job}/logs", self._route(Server.logs)),
+            Route("/v1", self._route(ServiceApp.status)),
+            Route("/v1/jobs", self._route(ServiceApp.list)),
+            Route("/v1/jobs", self._route(ServiceApp.submit), methods=["POST"]),
+            Route("/v1/objects", self._route(ServiceApp.submit_object), methods=["POST"]),
+            Route("/v1/calls", self._route(ServiceApp.calls), methods=["POST"]),
+            Route("/v1/results", self._route(ServiceApp.results), methods=["POST"]),
+            Route("/v1/pools", self._route(ServiceApp.pools)),
+            Route("/v1/workers", self._route(ServiceApp.workers)),
+            Route("/v1/reload", self._route(ServiceApp.reload), methods=["POST"]),
+            Route("/v1/stop", self._route(ServiceApp.stop), methods=["POST"]),
+            Route(f"{job}/wait", self._route(ServiceApp.wait)),
+            Route(f"{job}/explain", self._route(ServiceApp.explain)),
+            Route(f"{job}/logs", self._route(ServiceApp.logs)),
             *(
                 Route(f"{job}/{name}", self._route(partial_action(name)), methods=["POST"])
                 for name in actions
             ),
-            Route(job, self._route(Server.job)),
+            Route(job, self._route(ServiceApp.job)),
         ]
         return Starlette(routes=routes)
 
@@ -212,7 +212,7 @@ class Server:
         self, client: str, calls: Mapping[str, Any], jobs: list[Any]
     ) -> AsyncIterator[bytes]:
         topics = [of_client(client), *(of_job(str(job)) for job in jobs)]
-        with Listener(self._engine.hub, topics) as listener:
+        with HubListener(self._engine.hub, topics) as listener:
             # What has ended by now is read after the listener was added: nothing is missed.
             ended = await run_in_threadpool(self._calls.ended, calls, jobs)
             yield frame({"beat": time.time()})
@@ -265,9 +265,9 @@ class Server:
     async def wait(self, request: Request) -> Response:
         """Wait for the end of a job, at most for a time."""
         job = _job_of(request)
-        seconds = min(float(request.query_params.get("timeout", 30)), WAIT_SECONDS_MAX)
+        seconds = min(_seconds(request.query_params.get("timeout", "30")), WAIT_SECONDS_MAX)
         until = time.monotonic() + seconds
-        with Listener(self._engine.hub, [of_job(job)]) as listener:
+        with HubListener(self._engine.hub, [of_job(job)]) as listener:
             while True:
                 record = await run_in_threadpool(self._engine.found, job)
                 left = until - time.monotonic()
@@ -343,7 +343,7 @@ class Server:
 def partial_action(name: str) -> Handler:
     """The handler of an action on a job."""
 
-    async def act(server: Server, request: Request) -> Response:
+    async def act(server: ServiceApp, request: Request) -> Response:
         return await server.act(request, name)
 
     return act
@@ -382,7 +382,7 @@ def _environ(body: Mapping[str, Any]) -> dict[str, str]:
     found = _of(body, "environ", dict, {})
     for name, value in found.items():
         if not isinstance(value, str) or "\0" in name + value or not name or "=" in name:
-            raise InputError(f"environ: {name!r} is not a variable with a text")
+            raise InputError(f"environ: {name!r} is not a variable with a string")
     return dict(found)
 
 
@@ -390,6 +390,16 @@ def _whole(text: str, what: str) -> int:
     if not text.isdecimal():
         raise InputError(f"{what} is {text!r}; give a whole number >= 0")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not found >= 0:  # Nor NaN.
+        raise InputError(f"timeout is {text!r}; give seconds >= 0")
+    return found
 
 
 def _names(text: str | None) -> list[str] | None:

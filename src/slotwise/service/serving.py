@@ -26,7 +26,7 @@ from slotwise.service.engine import Engine
 from slotwise.service.hub import Hub
 from slotwise.service.reloading import changed
 from slotwise.service.retention import end_left_over, prune
-from slotwise.service.server import Server
+from slotwise.service.server import ServiceApp
 from slotwise.service.settings import Settings
 from slotwise.service.store import Store
 from slotwise.service.wire import SOCKET_BYTES_MAX
@@ -35,7 +35,7 @@ PRUNE_SECONDS = 600.0
 """How often old jobs are forgotten, and streams of clients that have left are closed."""
 
 CHECK_SECONDS = 1.0
-"""How often the server checks that its session has not failed, and tells systemd."""
+"""How often the server checks that its session has not failed, and notifies systemd."""
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -59,18 +59,18 @@ def peer_account(connection: Any) -> int:
 
 
 def serve(
-    folder: Path, read: Callable[[], Settings], tell: Callable[[str], None], path: Path
+    folder: Path, read: Callable[[], Settings], report: Callable[[str], None], path: Path
 ) -> int:
     """Serve until SIGTERM or SIGINT; the second one ends it at once. Returns the exit code.
 
     read  the settings; called again at a reload
-    tell  takes one line about what happens
+    report  takes one line about what happens
     path  where the socket is made
     """
     if len(os.fsencode(path)) > SOCKET_BYTES_MAX:
         raise InputError(f"the path of the socket is too long: {path}; name another folder")
     with Store(folder) as store:
-        process = Process(store, read, tell, path)
+        process = Process(store, read, report, path)
         return asyncio.run(process.run())
 
 
@@ -81,14 +81,14 @@ class Process:
         self,
         store: Store,
         read: Callable[[], Settings],
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         path: Path,
     ) -> None:
-        self._store, self._read, self._tell, self._path = store, read, tell, path
+        self._store, self._read, self._report, self._path = store, read, report, path
         self._settings = read()
         self._ending = asyncio.Event()
         self._engine = Engine(store, self._settings, _next_run(store.path.parent), Hub())
-        self._server = Server(self._engine, self._reload, self._ending.set)
+        self._server = ServiceApp(self._engine, self._reload, self._ending.set)
 
     async def run(self) -> int:
         """Listen, restore the jobs, serve, and leave in order."""
@@ -112,11 +112,11 @@ class Process:
         serving = loop.create_task(http._serve([listening]))
         try:
             await self._restore()
-            notify("READY=1")
+            notify_systemd("READY=1")
             return await self._until_end()
         finally:
             self._server.is_draining = True
-            notify("STOPPING=1")
+            notify_systemd("STOPPING=1")
             await run_in_threadpool(self._engine.leave, self._settings.drain_seconds)
             http.should_exit = True
             await serving
@@ -131,7 +131,7 @@ class Process:
         found = f"; jobs from before: {restored}" if str(restored) else ""
         slots = self._engine.session.slots
         took = time.monotonic() - began
-        self._tell(f"serving {slots} slots at {self._path}{found} (restored in {took:.2g} s)")
+        self._report(f"serving {slots} slots at {self._path}{found} (restored in {took:.2g} s)")
 
     async def _until_end(self) -> int:
         """Wait for a signal; 1 if the session has failed."""
@@ -141,13 +141,13 @@ class Process:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), CHECK_SECONDS)
             if error := self._engine.core._error:
-                self._tell(f"the session has failed: {error}; all jobs are kept")
+                self._report(f"the session has failed: {error}; all jobs are kept")
                 return 1
-            notify("WATCHDOG=1")
+            notify_systemd("WATCHDOG=1")
             if time.monotonic() >= next_prune:
                 next_prune = time.monotonic() + PRUNE_SECONDS
                 await run_in_threadpool(self._tidy)
-        self._tell("stopping: commands continue, and other jobs are kept")
+        self._report("stopping: commands continue, and other jobs are kept")
         return 0
 
     def _tidy(self) -> None:
@@ -162,9 +162,9 @@ class Process:
     async def _on_hangup(self) -> None:
         try:
             for text in await run_in_threadpool(self._reload):
-                self._tell(text)
+                self._report(text)
         except SlotwiseError as error:
-            self._tell(f"the configuration was not changed: {error}")
+            self._report(f"the configuration was not changed: {error}")
 
     def _reload(self) -> list[str]:
         """Take over the settings that can change; what was changed, as text."""
@@ -205,8 +205,8 @@ def _listening(path: Path) -> socket.socket:
     return listening
 
 
-def notify(state: str) -> None:
-    """Tell systemd, if it has started this process, by its notification protocol."""
+def notify_systemd(state: str) -> None:
+    """Notify systemd, if it has started this process, by its notification protocol."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -215,9 +215,9 @@ def notify(state: str) -> None:
         target.sendall(state.encode())
 
 
-def tell_on_stderr(text: str) -> None:
+def report_on_stderr(text: str) -> None:
     """Write a line about the server."""
     print(f"slotwise: {text}", file=sys.stderr, flush=True)
 
 
-serve_quietly = partial(serve, tell=tell_on_stderr)
+serve_quietly = partial(serve, report=report_on_stderr)

@@ -394,12 +394,17 @@ class Store:
                     one = rest.format("=")
                     yield from self._records(StoredCall, one, job, last)
 
+    def call(self, job: str, number: int) -> StoredCall | None:
+        """A call of a stream; None if it is not known."""
+        where = f"{_OF_CALLS} AND calls.number = ?"
+        return next(iter(self._records(StoredCall, where, job, number)), None)
+
     def result(self, job: str, number: int) -> tuple[bool, bytes] | None:
         """Whether a call that is done has a value, and its value or error; or None."""
-        where = f"{_OF_CALLS} AND calls.number = ? AND calls.state = 'done'"
-        for call in self._records(StoredCall, where, job, number):
-            return bool(call.is_value), call.value or b""
-        return None
+        call = self.call(job, number)
+        if call is None or call.state != "done":
+            return None
+        return bool(call.is_value), call.value or b""
 
     def tasks(self, job: str) -> list[StoredTask]:
         """The last ends of the tasks of a job, by task."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
+from slotwise.core.errors import SlotwiseError
 from slotwise.core.job import Job
 from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client
@@ -23,25 +24,25 @@ from slotwise.sessions.intake import SessionCore
 
 
 class ServedFuture(Future[Any]):
-    """A call in the session of the server, which tells its client when it begins."""
+    """A call in the session of the server, which notifies its client when it begins."""
 
-    def __init__(self, core: SessionCore, tell: Callable[[str], None]) -> None:
+    def __init__(self, core: SessionCore, notify: Callable[[str], None]) -> None:
         super().__init__(core)
-        self._tell = tell
+        self._notify = notify
 
     def _start(self) -> bool:
         starts = super()._start()
         if starts:
-            self._tell("running")
+            self._notify("running")
         return starts
 
     def _put_back(self) -> None:
         super()._put_back()
-        self._tell("pending")
+        self._notify("pending")
 
 
 @dataclass(slots=True)
-class Stream:
+class ServedStream:
     """A job of calls that is not over.
 
     futures  the calls that are not done, by number; `numbers`: those of all calls
@@ -83,26 +84,26 @@ class Streams:
     """The streams of calls: their calls run in the session, and their ends are stored."""
 
     def __init__(
-        self, core: SessionCore, store: Store, hub: Hub, ended: Callable[[Stream], None]
+        self, core: SessionCore, store: Store, hub: Hub, ended: Callable[[ServedStream], None]
     ) -> None:
         """`ended` is called with each stream that is over."""
         self._core, self._store, self._hub, self._ended = core, store, hub, ended
-        self._by_key: dict[str, Stream] = {}
-        self._by_job: dict[str, Stream] = {}
+        self._by_key: dict[str, ServedStream] = {}
+        self._by_job: dict[str, ServedStream] = {}
         self.is_leaving = False
 
-    def __getitem__(self, key: str) -> Stream:
+    def __getitem__(self, key: str) -> ServedStream:
         return self._by_key[key]
 
-    def get(self, key: str) -> Stream | None:
+    def get(self, key: str) -> ServedStream | None:
         """The stream with this key, unless it is over."""
         return self._by_key.get(key)
 
-    def of_job(self, job: str) -> Stream | None:
+    def of_job(self, job: str) -> ServedStream | None:
         """The stream of a job, unless it is over."""
         return self._by_job.get(job)
 
-    def of(self, client: str) -> list[Stream]:
+    def of(self, client: str) -> list[ServedStream]:
         """The streams of a client that are not over."""
         return [one for one in list(self._by_key.values()) if one.client == client]
 
@@ -116,25 +117,27 @@ class Streams:
         streams = list(self._by_key.values())
         return any(one.running() for each in streams for one in list(each.futures.values()))
 
-    def open(self, record: StoredJob, binding: Binding, program: str, *, grows: bool) -> Stream:
+    def open(
+        self, record: StoredJob, binding: Binding, program: str, *, grows: bool
+    ) -> ServedStream:
         """Begin a job of calls, which arrives with its first one."""
         job = binding.job(grows=grows)
         arrival = self._core.now
         due = None if record.deadline is None else arrival + record.deadline - time.time()
         job = job.with_identity(record.id, arrival, due, program)
         key = record.stream or record.id
-        stream = Stream(key, record.client or "", record, grows, job)
+        stream = ServedStream(key, record.client or "", record, grows, job)
         self._by_key[key] = self._by_job[record.id] = stream
         return stream
 
-    def expect(self, stream: Stream, number: int) -> ServedFuture:
+    def expect(self, stream: ServedStream, number: int) -> ServedFuture:
         """Know a call before it is added, so that it can be an input of others."""
-        future = ServedFuture(self._core, lambda state: self._tell(stream, number, state))
+        future = ServedFuture(self._core, lambda state: self._notify(stream, number, state))
         stream.futures[number] = future
         stream.numbers.add(number)
         return future
 
-    def add(self, stream: Stream, number: int, record: StoredCall) -> None:
+    def add(self, stream: ServedStream, number: int, record: StoredCall) -> None:
         """Run a call when its inputs are done."""
         future = stream.futures.get(number) or self.expect(stream, number)
         stream.is_closed |= not stream.grows
@@ -161,13 +164,13 @@ class Streams:
         stream.waiting += 1
         submit_after(self._core, future, open_inputs, submit, over)
 
-    def _end_calls(self, stream: Stream) -> None:
+    def _end_calls(self, stream: ServedStream) -> None:
         """Let the job of the session accept no more calls, unless calls wait for others."""
         with self._core.lock:
             if stream.is_closed and not stream.waiting and stream.calls is not None:
                 stream.calls.end()
 
-    def _calls(self, stream: Stream) -> OpenCalls:
+    def _calls(self, stream: ServedStream) -> OpenCalls:
         """The job of the session; the caller holds its lock."""
         if stream.calls is None:
             self._core.check_job(stream.job)
@@ -183,24 +186,24 @@ class Streams:
         if stream is not None and (open_one := stream.futures.get(number)):
             return open_one
         done: Future[Any] = Future(self._core)
-        found = None
         record = self._store.stream(key) if stream is None else stream.record
-        if record is not None:
-            found = self._store.result(record.id, number)
-        if found is None:
-            done.cancel()
+        call = None if record is None else self._store.call(record.id, number)
+        if call is not None and call.state == "done":
+            done._settle(CallResult(bool(call.is_value), call.value or b""))
+        elif call is not None and call.state == "failed":
+            done._fail(SlotwiseError(call.reason))
         else:
-            done._settle(CallResult(*found))
+            done.cancel()
         return done
 
-    def close(self, stream: Stream) -> None:
+    def close(self, stream: ServedStream) -> None:
         """Accept no more calls."""
         stream.is_closed = True
         self._end_calls(stream)
         if stream.is_over:
             self._finish(stream)
 
-    def cancel(self, stream: Stream, numbers: Sequence[int] | None = None) -> None:
+    def cancel(self, stream: ServedStream, numbers: Sequence[int] | None = None) -> None:
         """Cancel calls; by default all, and the job accepts no more."""
         if numbers is None:
             stream.is_closed = True
@@ -211,8 +214,8 @@ class Streams:
         if numbers is None:
             self.close(stream)
 
-    def _over(self, stream: Stream, number: int, future: ServedFuture) -> None:
-        """Store the end of a call, then tell its client."""
+    def _over(self, stream: ServedStream, number: int, future: ServedFuture) -> None:
+        """Store the end of a call, then notify its client."""
         if self.is_leaving:
             return
         state, packed, reason = _ending(future)
@@ -234,20 +237,20 @@ class Streams:
         news = {"stream": stream.key, "number": number, "state": state, "reason": reason}
         message = frame(news, () if packed is None else (packed,))
 
-        def tell() -> None:
+        def notify() -> None:
             self._hub.publish(of_client(stream.client), message)
             stream.futures.pop(number, None)  # Only now: its result can be read.
             if stream.is_over:
                 self._finish(stream)
 
-        insist(end, tell)
+        insist(end, notify)
 
-    def _finish(self, stream: Stream) -> None:
+    def _finish(self, stream: ServedStream) -> None:
         if self._by_key.pop(stream.key, None) is not None:
             self._by_job.pop(stream.record.id, None)
             self._ended(stream)
 
-    def _tell(self, stream: Stream, number: int, state: str) -> None:
+    def _notify(self, stream: ServedStream, number: int, state: str) -> None:
         news = {"stream": stream.key, "number": number, "state": state}
         self._hub.publish(of_client(stream.client), frame(news))
 

@@ -45,7 +45,7 @@ class Submission:
     hold: bool = False
 
 
-class Submitter:
+class JobSubmitter:
     """Accepts submissions, from any thread."""
 
     def __init__(self, engine: Engine) -> None:
@@ -59,7 +59,7 @@ class Submitter:
         InputError for a job that cannot be run; StoreError if it cannot be stored.
         """
         if not given.key:
-            return _Batch(self._engine, given).accept()
+            return _JobBatch(self._engine, given).accept()
         with self._lock:
             under_way = self._keys.get(given.key)
             if under_way is None:
@@ -70,7 +70,7 @@ class Submitter:
             store = self._engine.store
             ids = store.ids_of(given.key)
             if ids is None:
-                mine.set_result(_Batch(self._engine, given).accept())
+                mine.set_result(_JobBatch(self._engine, given).accept())
             else:
                 mine.set_result(store.jobs(ids=ids))
         except BaseException as error:
@@ -81,7 +81,7 @@ class Submitter:
         return mine.result()
 
 
-class _Batch:
+class _JobBatch:
     """The jobs of one submission."""
 
     def __init__(self, engine: Engine, given: Submission) -> None:
@@ -110,7 +110,7 @@ class _Batch:
             raise
         for record, execution in self._found:
             if execution is None:
-                engine.tell(record)
+                engine.notify(record)
         by_id = {record.id: record for record in records}
         for execution in ordered:
             engine.enter(by_id[execution.job.id], execution)
@@ -203,5 +203,5 @@ class _Batch:
 def _stated_id(entry: Mapping[str, Any]) -> str | None:
     stated = entry.get("id")
     if stated is not None and not isinstance(stated, str):
-        raise InputError(f"id is {stated!r}; give a text")
+        raise InputError(f"id is {stated!r}; give a string")
     return stated or None

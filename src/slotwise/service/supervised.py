@@ -1,12 +1,12 @@
 """Jobs of commands that outlive the server: each attempt runs under a supervisor.
 
 The worker of a slot asks for the supervisor and waits for its end; it may be killed with the
-server. What is in the folder of the service about the tasks of a job:
+server. The folder of the service has for each task:
 
 commands/JOB/TASK/record                 see `supervisor.py`
 commands/JOB/TASK/RUN-ATTEMPT.out, .err  what attempts print
 
-A record is there while its attempt runs, or while its end may be unknown to the server. A new
+A record lasts while its attempt runs, or while its end may be unknown to the server. A new
 server finds it and attaches to the attempt, once.
 """
 
@@ -138,7 +138,7 @@ class Supervision:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class SupervisorRecord:
     """An attempt that was begun; see `supervisor.py`. `begun` is in Unix seconds."""
 
     pid: int
@@ -153,7 +153,7 @@ class Record:
     devices: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, plain: object) -> Record:
+    def of(cls, plain: object) -> SupervisorRecord:
         """The record in a file. ValueError if it is not one."""
         if not isinstance(plain, dict):
             raise ValueError("it is not an object")
@@ -185,6 +185,7 @@ class Exit(NamedTuple):
 
     code: int
     memory: int
+    seconds: float
     stopped: bool
     error: OSError | None = None
 
@@ -192,12 +193,13 @@ class Exit(NamedTuple):
     def of(cls, plain: object) -> Exit:
         """The end in a file. ValueError if it is not one."""
         if isinstance(plain, dict):
-            stopped, number, place = (plain.get(n) for n in ("stopped", "error", "place"))
+            number, code, memory = (plain.get(name) for name in ("error", "code", "memory"))
+            stopped, seconds = bool(plain.get("stopped")), plain.get("seconds")
             if type(number) is int:
-                return cls(0, 0, bool(stopped), OSError(number, os.strerror(number), place))
-            code, memory = plain.get("code"), plain.get("memory")
-            if type(code) is int and type(memory) is int:
-                return cls(code, memory, bool(stopped))
+                error = OSError(number, os.strerror(number), plain.get("place"))
+                return cls(0, 0, 0.0, stopped, error)
+            if type(code) is type(memory) is int and type(seconds) is float:
+                return cls(code, memory, seconds, stopped)
         raise ValueError("it is not the end of a command")
 
 
@@ -210,10 +212,17 @@ class SupervisedTask(NamedTuple):
 
     job: str
     task: int
-    record: Record | None
+    record: SupervisorRecord | None
     state: Literal["alive", "ended", "lost"]
     ended: Exit | None = None
     trouble: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        if self.ended is not None:
+            return self.ended.seconds
+        return 0.0 if self.record is None else max(0.0, time.time() - self.record.begun)
 
 
 def job_folder(folder: str | Path, job: str) -> str:
@@ -227,7 +236,7 @@ def records(folder: str | Path, job: str) -> list[SupervisedTask]:
 
 
 def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[SupervisedTask]:
-    """Such tasks of other jobs than these. Their processes go on."""
+    """Such tasks of other jobs than these. Their processes continue."""
     return [found for job in unknown(folder, known_jobs) for found in records(folder, job)]
 
 
@@ -261,7 +270,7 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
         if not text:
             return None  # Nothing began.
         first, _, second = text.partition(b"\n")
-        record = Record.of(json.loads(first))
+        record = SupervisorRecord.of(json.loads(first))
         if not second and record.is_alive:
             return SupervisedTask(record.job, task, record, "alive")
         if not second:  # It may have ended meanwhile.
@@ -308,7 +317,7 @@ def end(found: SupervisedTask, folder: str) -> None:
         end_orphans(record)
 
 
-def end_orphans(record: Record) -> None:
+def end_orphans(record: SupervisorRecord) -> None:
     """Kill the processes of an attempt whose supervisor was killed. O(all processes).
 
     Returns when they have ended, or after `KILL_SECONDS`.
@@ -319,7 +328,7 @@ def end_orphans(record: Record) -> None:
         time.sleep(0.001)
 
 
-def _orphans(record: Record) -> Iterator[int]:
+def _orphans(record: SupervisorRecord) -> Iterator[int]:
     """The processes with the mark of a supervisor; none of those that have ended."""
     mark = f"{MARK}={record.pid} {record.start}".encode()
     for name in os.listdir("/proc"):
@@ -349,7 +358,7 @@ class SupervisedRunner:
         attempt: int,
         folder: str,
         files: tuple[str, str],
-        found: Record | None,
+        found: SupervisorRecord | None,
         trouble: str,
     ) -> None:
         """Wait for the end of the attempt `found`, or else of a new one.
@@ -373,7 +382,7 @@ class SupervisedRunner:
             found = None
         self._check(now.ended, files, kills)
 
-    def _await(self, record: Record, link: SupervisorLink | None) -> None:
+    def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> None:
         """Wait for the end of a command, by the link of this worker to its supervisor.
 
         Without one, the worker of the supervisor has gone: that ends with its command.
@@ -410,7 +419,9 @@ class SupervisedRunner:
                 said = end_of(err)
         self.command.check(ended.code, said, kills)
 
-    def _begin(self, task: int, attempt: int, folder: str, files: tuple[str, str]) -> Record:
+    def _begin(
+        self, task: int, attempt: int, folder: str, files: tuple[str, str]
+    ) -> SupervisorRecord:
         """Have a supervisor start the command."""
         command, cwd, environment = self.command.parts(task, attempt)
         devices = environment.get(DEVICES, "")
@@ -434,7 +445,7 @@ class SupervisedRunner:
                     f"its supervisor did not start ({self.spawner}): {error}"
                 ) from error
             if "error" not in plain:
-                return Record.of(plain)
+                return SupervisorRecord.of(plain)
             why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
             if not _waits_for_space(why, (why.filename,)):
                 raise OutputError.of(str(plain["place"]), why)
@@ -566,7 +577,7 @@ class SupervisedCommands(Commands):
                 self._winners[task], self._paths[task, 0] = 0, (record.out, record.err)
         alive_first = sorted(self._found.values(), key=lambda one: one.state != "alive")
         places = {
-            one.task: TaskPlace(supervision.host, one.record.devices)
+            one.task: TaskPlace(supervision.host, one.record.devices, one.seconds)
             for one in alive_first
             if one.record is not None and one.state != "lost"
         }
@@ -606,8 +617,8 @@ class SupervisedCommands(Commands):
         else:
             self._begun[task] = attempt, (record.run, record.attempt)
             self._paths[task, attempt] = record.out, record.err
-            if record.is_alive:
-                self._before[task] = max(0.0, time.time() - record.begun)
+            if record.is_alive:  # One that has ended meets no limit any more.
+                self._before[task] = found.seconds
         self._found.pop(task, None)
         return task, attempt, folder, self.output_files(phase, task, attempt), record, trouble
 

@@ -3,7 +3,7 @@
 The server starts one *spawner*, this module as a script. For each connection of a worker it
 forks a *supervisor*, which leaves the session of the server. For each request a supervisor
 starts a command, waits for all of its processes and records how it ended. It is neither a child
-nor in a group of the server or of a worker: when these are gone it ends with its command.
+nor in a group of the server or of a worker: when these have ended it ends with its command.
 
 It serves one worker, command after command, because a fork of Python costs as much as several
 spawns: each page that it touches first is copied. So a command costs about two spawns. A new
@@ -15,8 +15,8 @@ The file `record` in the folder of a task has two lines of JSON:
 - after its end: `code`, or `error` (errno) with `place` if it could not be started; `memory`
   (the peak of its largest process in bytes), `seconds`, and whether it was asked to stop
 
-Each line is one write, the second one to a block that is there also on a full disk. They are
-not synchronized: what a failure of the machine cuts was known to nobody, and runs again.
+Each line is one write, the second one to a block that the file has also on a full disk. They
+are not synchronized: what a failure of the machine cuts was known to nobody, and runs again.
 
 A request is a line of JSON: `folder` (of the task), the names in `NAMED`, `command`, `cwd` and
 `environment`. The answer is the record, or an `error`. The command starts when the worker has
@@ -67,7 +67,7 @@ CREDENTIALS = struct.Struct("3i")
 def serve(path: str, lifeline: int) -> None:
     """Fork a supervisor for each connection, until the other end of the lifeline is closed.
 
-    A line on stdout says that the socket is there. Only processes of this user are served.
+    A line on stdout says that it listens. Only processes of this user are served.
     """
     os.set_inheritable(lifeline, False)
     reset_signals()

@@ -31,7 +31,7 @@ class ServerClosedError(SlotwiseError):
     """The server is draining, or the connection to it has ended."""
 
 
-class RefusedError(SlotwiseError):
+class ServerRefusedError(SlotwiseError):
     """The server could not do what was asked; `kind` is one of those of the interface."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -173,12 +173,12 @@ def _with_query(path: str, query: Mapping[str, Any]) -> str:
 def _error(status: int, body: bytes) -> SlotwiseError:
     kind, message = "bug", f"the server answered with status {status}"
     with suppress(ValueError, KeyError, TypeError):
-        told = json.loads(body)["error"]
-        kind, message = str(told["kind"]), str(told["message"])
+        answer = json.loads(body)["error"]
+        kind, message = str(answer["kind"]), str(answer["message"])
     if kind == "input":
         return InputError(message)
     if kind == "missing":
         return MissingJobError(message)
     if kind == "closed":
         return ServerClosedError(message)
-    return RefusedError(kind, message)
+    return ServerRefusedError(kind, message)

@@ -248,6 +248,8 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
             found = engine.core.explain(record.id)
             return {"job": record.id, "text": str(found), **_plain(found)}
     text = f"job {record.id} is over: {record.state}"
+    if record.state not in OVER:  # It arrives, or its end is not stored yet.
+        text = f"job {record.id} holds no slots at this instant"
     return {
         "job": record.id,
         "pool": record.pool,

@@ -16,7 +16,7 @@ from slotwise.workload.dates import seconds_until
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class JobChanges:
     """The properties of a job that change; None: it stays. `due` is in seconds from now."""
 
     priority: str | None
@@ -32,7 +32,7 @@ def checked_changes(
     weight: float | None,
     pool: str | None,
     deadline: float | str | None,
-) -> Changes:
+) -> JobChanges:
     """Check the arguments of `Session.change`; `host` is the core of the session."""
     if not isinstance(future, Future) or not future._is_of(host):
         raise InputError(
@@ -47,7 +47,7 @@ def checked_changes(
     due = seconds_until("deadline", deadline)
     if due is not None:
         check_seconds("deadline", due)
-    return Changes(priority, weight, pool, due)
+    return JobChanges(priority, weight, pool, due)
 
 
 def change_job(
@@ -63,7 +63,7 @@ def change_job(
     apply_changes(intake, future, given)
 
 
-def apply_changes(intake: SessionCore, future: Future[Any], given: Changes) -> None:
+def apply_changes(intake: SessionCore, future: Future[Any], given: JobChanges) -> None:
     """Change a job in a session. InputError for what it cannot have; none if it is over."""
     if given.pool is not None:
         intake.warn_of_pool(given.pool)

@@ -13,7 +13,7 @@ from slotwise.core.units import seconds_of
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import SessionJobs
 from slotwise.sessions.calls import Binding, CallHost, CallSubmitter, submit_after
-from slotwise.sessions.changes import Changes, checked_changes
+from slotwise.sessions.changes import JobChanges, checked_changes
 from slotwise.sessions.command_inputs import CommandInputs, WordHost
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import Future
@@ -221,7 +221,7 @@ class SessionMethods(ABC):
         """Run a job; `waited` is its future if it has waited for the results of calls."""
 
     @abstractmethod
-    def _change(self, future: Future[Any], given: Changes) -> None:
+    def _change(self, future: Future[Any], given: JobChanges) -> None:
         """Apply changes that were checked."""
 
     @abstractmethod

@@ -130,7 +130,7 @@ class Session(SessionMethods):
         hosts.check_on_this_machine(self._intake.state.cluster)
         return self._intake.files.new_folder()
 
-    def _change(self, future: Future[Any], given: changes.Changes) -> None:
+    def _change(self, future: Future[Any], given: changes.JobChanges) -> None:
         changes.apply_changes(self._intake, future, given)
 
     def _run(

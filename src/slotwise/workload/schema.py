@@ -43,7 +43,7 @@ from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, Weight, pools_by_name
 from slotwise.core.resources import Resources, requested, resources_of
-from slotwise.core.retries import Attempts, RetryDelay, TimeLimit
+from slotwise.core.retries import Attempts, RetryDelay, StopsPerHour, TimeLimit
 from slotwise.core.units import Percent, duration, size
 from slotwise.workload.dates import Clock, instant
 from slotwise.workload.workload import COMMAND_SETTINGS, DATAFLOW_SETTINGS, SETTINGS
@@ -356,6 +356,7 @@ class PoolDefaults(Entry):
     job_weights: JobWeights = "stated"
     jobs_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
     preemptible: bool = True
+    stops_per_hour: StopsPerHour | None = None
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -475,6 +476,7 @@ class WorkEntry(Entry):
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
     hosts: Names | None = None
+    first_task: Annotated[int, Field(ge=0)] | None = None
     no_retry: (
         Annotated[
             list[Annotated[int, Field(ge=0, le=MAX_EXIT_CODE)]],

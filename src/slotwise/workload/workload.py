@@ -145,6 +145,7 @@ COMMAND_SETTINGS = (
     "slots_max",
     "hosts",
     "no_retry",
+    "first_task",
 )
 """The settings of a job of commands in addition to its command and output."""
 
@@ -384,17 +385,18 @@ def command(
     slots_max: int | str | None = None,
     hosts: str | Iterable[str] = (),
     no_retry: Sequence[int] = (),
+    first_task: int = 0,
     **properties: Unpack[Properties],
 ) -> CommandJob:
     """Describe a job in which each task runs a command: a list, or a string for /bin/sh.
 
-    In the environment of the command, SLOTWISE_TASK is the number of the task, from 0. Its
-    output is stored in files in the folder `output`; without one it is discarded. `work` is the
-    estimated work of all tasks together, in seconds. Times may be durations, such as "5m", and
-    shares a part of the cluster, such as "50%". `inputs` are the files that it reads: if one
-    changes, `--resume` runs it again. Each task takes this number of `slots` of a host, and
-    requests `resources` of it: `{"memory": "4 GiB", "gpu": 1}`. With `hosts`, its tasks run
-    only on these.
+    In the environment of the command, SLOTWISE_TASK is the number of the task, from
+    `first_task`. Its output is stored in files in the folder `output`; without one it is
+    discarded. `work` is the estimated work of all tasks together, in seconds. Times may be
+    durations, such as "5m", and shares a part of the cluster, such as "50%". `inputs` are the
+    files that it reads: if one changes, `--resume` runs it again. Each task takes this number
+    of `slots` of a host, and requests `resources` of it: `{"memory": "4 GiB", "gpu": 1}`. With
+    `hosts`, its tasks run only on these.
     With an exit code in `no_retry` the job fails without further attempts. `properties` are
     the fields of `JobProperties`: pool, deadline, after and so on. Values are checked when the
     job runs.
@@ -425,6 +427,7 @@ def command(
             "slots_max": slots_max,
             "hosts": names_of(f"job {id!r}: hosts", hosts),
             "no_retry": no_retry,
+            "first_task": first_task,
         },
         **properties_of("command", id, properties),
     )

@@ -314,7 +314,7 @@ class CallStream(Execution):
 
 
 class _NoClasses(pickle.Unpickler):
-    """Unpickles texts and the like only, since a task may have sent anything."""
+    """Unpickles strings and the like only, since a task may have sent anything."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name} is not expected here")

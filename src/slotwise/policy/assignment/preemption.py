@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
+from math import inf
 
 from slotwise.core.cluster import Host
 from slotwise.core.decisions import Decision, Locality, Preempt, Release, WouldPreempt
@@ -60,25 +61,50 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt | WouldPreempt]:
 
     Each call serves one pool; the next call sees its decisions. O(n log n) with n running
     tasks if a pool lacks slots that it may take, otherwise O(overdue pools).
+
+    A job is not stopped more often within an hour than its pool permits (`stops_per_hour`).
+    Those at their limits are left out, also for a min share, which may have to wait for them.
     """
     stoppable = PreemptionCandidates(snapshot)
     for slot_kind in snapshot.cluster.capacity:
         for pool in sorted(snapshot.overdue(slot_kind), key=_depth, reverse=True):
-            least, missing = pool.missing_least(snapshot.now), pool.missing(snapshot.now)
-            taken: Sequence[Preempt | WouldPreempt] = ()
-            if least > 0:
-                taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=True).take(least)
-            if not taken and missing > least:
-                taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=False).take(
-                    missing
-                )
-            if taken:
+            if taken := _taken_for(snapshot, stoppable, slot_kind, pool):
                 return taken
         for pool, missing in snapshot.overdue_jobs(slot_kind).items():
             taker = _Taker(snapshot, stoppable, slot_kind, pool, is_least=False, of_jobs=True)
             if taken := taker.take(missing):
                 return taken
     return ()
+
+
+def _taken_for(
+    snapshot: Snapshot, stoppable: PreemptionCandidates, slot_kind: str, pool: PoolState
+) -> Sequence[Preempt | WouldPreempt]:
+    """The tasks to stop for an overdue pool."""
+    least, missing = pool.missing_least(snapshot.now), pool.missing(snapshot.now)
+    taken: Sequence[Preempt | WouldPreempt] = ()
+    if least > 0:
+        taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=True).take(least)
+    if not taken and missing > least:
+        taken = _Taker(snapshot, stoppable, slot_kind, pool, is_least=False).take(missing)
+    return taken
+
+
+def spared_jobs(snapshot: Snapshot, pool: PoolState) -> dict[str, float]:
+    """The jobs that would be stopped for an overdue pool, were it not for `stops_per_hour`.
+
+    With each the next instant from which it may be stopped more often. If nothing is left to
+    decide, the pool waits for them. Empty if it can take slots now. O(n log n) with n running
+    tasks.
+    """
+    kind = pool.slot_kind
+    if _taken_for(snapshot, PreemptionCandidates(snapshot), kind, pool):
+        return {}
+    every = PreemptionCandidates(snapshot, has_limits=False)
+    taken = _taken_for(snapshot, every, kind, pool)
+    jobs = {stop.phase.job: snapshot.phase(stop.phase).job for stop in taken}
+    limited = [name for name, job in jobs.items() if snapshot.stops_left(job) < inf]
+    return {name: snapshot.more_stops_from(name) for name in limited}
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,9 @@ class PreemptionCandidates:
     Otherwise each overdue pool would look at all of them in each turn while they are spared.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+    def __init__(self, snapshot: Snapshot, has_limits: bool = True) -> None:
+        """`has_limits`: whether the limits of stops (`stops_per_hour`) apply."""
+        self.snapshot, self._has_limits = snapshot, has_limits
         self._found: dict[tuple[str, bool], Sequence[PreemptionCandidate]] = {}
         self._on_host: dict[tuple[str, bool], dict[str, list[PreemptionCandidate]]] = {}
         self._jobs: dict[str, dict[JobKey, tuple[int, float]]] = {}
@@ -79,7 +80,11 @@ class PreemptionCandidates:
         if key not in self._found:
             now = inf if is_least else self.snapshot.now
             kept = self.snapshot.pools.unpreemptible
-            phases = [p for p in self.snapshot.holding(slot_kind) if p.job.pool not in kept]
+            phases = [
+                phase
+                for phase in self.snapshot.holding(slot_kind)
+                if phase.job.pool not in kept and self.stops_left(phase) >= 1
+            ]
             self._found[key] = list(_newest_first(phases, now))
         return self._found[key]
 
@@ -92,6 +97,10 @@ class PreemptionCandidates:
                 for name in {launch.host for launch in victim.launches}:
                     found[name].append(victim)
         return self._on_host[key].get(host, ())
+
+    def stops_left(self, phase: PhaseState) -> float:
+        """How many tasks or gangs of the job of a phase may be stopped now."""
+        return self.snapshot.stops_left(phase.job) if self._has_limits else inf
 
     def job(self, slot_kind: str, key: JobKey) -> tuple[int, float]:
         """What a job holds without stopping tasks, and its share: that of all of its phases."""
@@ -134,6 +143,7 @@ class Victims:
         self._of_jobs = of_jobs
         self._spared = {*stoppable.snapshot.lost, *spared}
         self._given: Counter[PoolState | JobKey] = Counter()
+        self._stops_left: dict[str, float] = {}
         self._stopped: set[Launch] = set()
 
     def take(
@@ -230,7 +240,9 @@ class Victims:
     ) -> PreemptionCandidate | None:
         """The task to stop next, counted as stopped; None if none may be."""
         for key in enclosing.in_order() if tops else ():
-            if key in tops and (victim := tops[key].give(spares_jobs, self._given)):
+            if key in tops and (
+                victim := tops[key].give(spares_jobs, self._given, self._stops_left)
+            ):
                 enclosing.count(key, victim.slots)
                 return victim
         return None
@@ -244,6 +256,7 @@ class Victims:
         for victim in victims:  # The newest first.
             job = victim.phase.pool, victim.phase.id.job
             if job not in found:
+                self._stops_left.setdefault(job[1], self._stoppable.stops_left(victim.phase))
                 path = list(path_to(victim.phase.pool))
                 inside = next(n for n, pool in enumerate(path) if pool.key in self._above)
                 if self._of_jobs == bool(inside):
@@ -301,11 +314,15 @@ class _Giver:
         self.spare -= slots
 
     def give(
-        self, spares_jobs: bool, given: Counter[PoolState | JobKey]
+        self,
+        spares_jobs: bool,
+        given: Counter[PoolState | JobKey],
+        stops_left: dict[str, float],
     ) -> PreemptionCandidate | None:
         """Stop a task below it; None if none may be. `spares_jobs`: no job at its share gives.
 
-        A pool keeps the whole slots of its share; a job gives while it holds more than that.
+        A pool keeps the whole slots of its share; a job gives while it holds more than that,
+        and while it may be stopped more often (`stops_left`, which is counted down).
         """
         while self.order:
             path = [self]
@@ -316,8 +333,12 @@ class _Giver:
                 last.order, last.tasks = [], []  # It gives no more.
             else:
                 victim = last.tasks.pop()
-                if any(pool.spare < victim.slots for pool in path[:-1]):
+                if stops_left[victim.phase.id.job] < 1 or any(
+                    pool.spare < victim.slots for pool in path[:-1]
+                ):
                     victim = None
+                else:
+                    stops_left[victim.phase.id.job] -= 1
             for giver in path[1:] if victim is not None else ():
                 assert victim is not None
                 assert giver.name is not None
