@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import select
 from typing import Any
 
+import pytest
+
 from slotwise import Job, Phase, Tasks
-from slotwise.backends.inbox import Inbox
+from slotwise.backends.inbox import Inbox, Wakeup
 from slotwise.backends.local.call_stream import CallFiles, CallStream
 from slotwise.core.events import JobCancelled, JobsClosed, PoolsChanged, TasksAdded
 
