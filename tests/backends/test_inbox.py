@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import select
 from typing import Any
 
+import pytest
+
 from slotwise import Job, Phase, Tasks
-from slotwise.backends.inbox import Inbox
+from slotwise.backends.inbox import Inbox, Wakeup
 from slotwise.backends.local.call_stream import CallFiles, CallStream
 from slotwise.core.events import JobCancelled, JobsClosed, PoolsChanged, TasksAdded
 
@@ -67,3 +71,23 @@ def test_entries_are_taken_in_the_order_in_which_they_were_put() -> None:
     assert next(entries) == first
     inbox.put_back(first)
     assert taken(inbox, 2.0) == [first, second]
+
+
+def test_a_wakeup_that_rings_while_it_is_reset_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread may ring at any moment of a reset."""
+    wakeup, read = Wakeup(), os.eventfd_read
+
+    def read_between_rings(channel: int) -> int:
+        wakeup.ring()
+        count = read(channel)
+        wakeup.ring()
+        return count
+
+    wakeup.ring()
+    monkeypatch.setattr(os, "eventfd_read", read_between_rings)
+    wakeup.reset()
+    wakeup.ring()
+    assert select.select([wakeup.channel], [], [], 0)[0]
+    wakeup.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -12,17 +13,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("uvicorn")
 
-from service.conftest import RunningServer
+from service.conftest import RunningServer, end_processes
 from service.kill_load import PATIENCE, WORDS
-from sessions.small_calls import wait_for_file
+from sessions.small_calls import fail, wait_for_file
 from slotwise import Client
+from slotwise.service.transport import RefusedError
 from waiting import until
 
 TESTS = Path(__file__).parents[1]
@@ -110,7 +114,7 @@ def check_jobs(server: RunningServer) -> None:
             (part,) = Path(note["counts"]).glob("part-*")
             counts = dict(line.split("\t") for line in part.read_text().splitlines())
             assert counts == {k: str(n) for k, n in Counter(WORDS.split()).items()}
-    with closing(sqlite3.connect(server.folder / "service" / "store.db")) as database:
+    with closing(sqlite3.connect(store_of(server))) as database:
         bad = "state IN ('open', 'failed', 'lost') OR ended IS NULL"
         for table in "jobs", "calls":
             assert database.execute(f"SELECT * FROM {table} WHERE {bad}").fetchall() == []
@@ -148,7 +152,7 @@ def forget_end(server: RunningServer, job: str, *, tasks: bool) -> None:
     With `tasks`, also as before the ends of its tasks.
     """
     server.end(signal.SIGKILL)
-    with closing(sqlite3.connect(server.folder / "service" / "store.db")) as database:
+    with closing(sqlite3.connect(store_of(server))) as database:
         number = database.execute("SELECT number FROM jobs WHERE id = ?", [job]).fetchone()
         if tasks:
             database.execute("DELETE FROM tasks WHERE job = ?", number)
@@ -194,6 +198,24 @@ def test_a_kill_at_the_end_of_a_program(server: RunningServer, as_phase: bool) -
     assert "exists" in ended["reason"]
 
 
+def test_a_kill_at_the_end_of_calls(server: RunningServer) -> None:
+    """Their jobs end as their calls have ended."""
+    with Client(server.url) as client:
+        value, error = client.submit(abs, -1), client.submit(fail, "why")
+        stuck = client.submit(wait_for_file, "/no/such/file")
+        with client.executor(name="two") as executor:
+            executor.submit(abs, -1), executor.submit(abs, -2)
+        client.flush()
+        client.cancel(stuck)
+        jobs = [value.job, error.job, stuck.job, "two"]
+        states = [client.wait(job) for job in jobs]
+        assert states == ["done", "failed", "cancelled", "done"]
+        for job in jobs:
+            forget_end(server, job, tasks=False)
+        server.start()
+        assert [client.wait(job, PATIENCE) for job in jobs] == states
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """The files of a folder."""
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -227,3 +249,109 @@ def test_a_cancelled_job_stays_cancelled(server: RunningServer) -> None:
     server.restart()
     assert server.wait(job)["state"] == "cancelled"
     assert server.job(job)["restarts"] == 0
+
+
+@contextmanager
+def full_disk(server: RunningServer) -> Iterator[None]:
+    """The disk of a server is full during the block."""
+    ballast = server.folder / "service" / "ballast"
+    if os.path.ismount(ballast.parent):
+        with ballast.open("ab", buffering=0) as file, suppress(OSError):
+            for size in 1 << 16, 1 << 12, 1:
+                with suppress(OSError):
+                    while True:
+                        file.write(bytes(size))
+        yield
+        ballast.unlink()
+        return
+    assert server.process is not None
+    limit = partial(resource.prlimit, server.process.pid, resource.RLIMIT_FSIZE)
+    before = limit((1, resource.RLIM_INFINITY))
+    yield
+    limit(before)
+
+
+@pytest.fixture
+def small_disk(make_server: Callable[..., RunningServer]) -> Iterator[RunningServer]:
+    """A server whose folder is a file system of 6 MB, where that may be mounted."""
+    server = make_server()
+    place = server.folder / "service"
+    server.end()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", place]
+    is_mounted = subprocess.run(mount, capture_output=True).returncode == 0
+    yield server.start()
+    if server.process is not None and server.process.poll() is None:
+        server.end(signal.SIGKILL)
+    end_processes(server.folder)
+    if is_mounted:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_disk_that_is_full_for_some_time(small_disk: RunningServer) -> None:
+    """Submissions are refused; what was accepted ends, once there is room also after a kill."""
+    server, gate = small_disk, small_disk.folder / "gate"
+    begun = server.folder / "begun"
+    wait = f"touch {begun}; until [ -e {gate} ]; do sleep 0.02; done; echo done"
+    queued = {"command": "echo x >> ran", "tasks": 3}
+    first, *jobs = server.submit({"command": wait}, queued, {**queued, "restart": False})
+    with Client(server.url) as client:
+        call = client.submit(wait_for_file, str(gate))
+        client.flush()
+        until(begun.exists)
+        with full_disk(server):
+            for path, body in ("/v1/jobs", {"jobs": [queued]}), (f"/v1/jobs/{first}/hold", {}):
+                with pytest.raises(RefusedError, match="cannot be written") as caught:
+                    server.post(path, {"environ": {"A": "b" * 100_000}, **body})
+                assert caught.value.kind == "full"
+            with pytest.raises(RefusedError, match="free space"):
+                client.submit(abs, -1).result(PATIENCE)
+            gate.touch()
+            until(lambda: server.job(first)["tasks_running"] == 0)
+            server.end(signal.SIGKILL)
+        server.start()
+        assert [server.wait(job)["state"] for job in (first, *jobs)] == ["done"] * 3
+        assert call.result(PATIENCE) == str(gate)
+        assert (server.folder / "ran").read_text() == "x\n" * 6
+
+
+def test_a_store_that_is_locked_for_some_time(server: RunningServer) -> None:
+    """A submission waits; what ends meanwhile is stored later."""
+    (first,) = server.submit({"command": ["sleep", "0.1"]})
+    with closing(sqlite3.connect(store_of(server), isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(server.submit, {"command": "true"})
+            until(lambda: server.job(first)["tasks_running"] == 0)
+            other.execute("ROLLBACK")
+            (second,) = asked.result(PATIENCE)
+    assert [server.wait(job)["state"] for job in (first, second)] == ["done", "done"]
+
+
+def store_of(server: RunningServer) -> Path:
+    """The database of a server."""
+    return server.folder / "service" / "store.db"
+
+
+def test_a_damaged_store_is_refused_and_stays_as_it_is(server: RunningServer) -> None:
+    """With one message and code 2; commands that run are not touched."""
+    gate = server.folder / "gate"
+    (job,) = server.submit({"command": f"until [ -e {gate} ]; do sleep 0.02; done"})
+    until(lambda: server.job(job)["tasks_running"])
+    server.end()
+    kept = contents(server.folder / "service")
+    with store_of(server).open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 4096)
+    damaged = store_of(server).read_bytes()
+    size = (server.folder / "server.log").stat().st_size
+    server.begin()
+    assert server.process is not None
+    assert server.process.wait(60) == 2
+    said = (server.folder / "server.log").read_text()[size:].splitlines()
+    assert len(said) == 1
+    assert "store.db is damaged" in said[0]
+    assert store_of(server).read_bytes() == damaged
+    store_of(server).write_bytes(kept["store.db"])
+    gate.touch()
+    server.start()
+    assert server.wait(job)["state"] == "done"

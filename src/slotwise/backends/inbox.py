@@ -121,8 +121,9 @@ class Wakeup:
 
     def reset(self) -> None:
         """Reset after `ring`, before handling the event."""
-        self._has_rung = False
         os.eventfd_read(self.channel)
+        # Only now: a `ring` between the two would be read, and no later one would be written.
+        self._has_rung = False
 
     def close(self) -> None:
         """Close the descriptor. Idempotent."""

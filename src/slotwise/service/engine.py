@@ -88,6 +88,7 @@ class Engine:
         self._begun: set[str] = set()
         self._launched: dict[tuple[str, int], float] = {}  # by job and task, of those that run
         self._is_draining = self.is_leaving = False
+        self.hurries = False  # `leave` waits for no call any more.
         self._epoch = time.time() - core.now
 
     # What is accepted.
@@ -325,7 +326,7 @@ class Engine:
             for host in self.session.hosts():
                 self.session.remove_host(host.name, drain=True)
         until = time.monotonic() + seconds
-        while self.streams.are_running and time.monotonic() < until:
+        while self.streams.are_running and time.monotonic() < until and not self.hurries:
             time.sleep(0.05)
         self.is_leaving = self.streams.is_leaving = True
         self.session.close(cancels=True)

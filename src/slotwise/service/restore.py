@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from slotwise.core.dependencies import in_order, predecessor_failed
+from slotwise.core.dependencies import CANCELLED, in_order, predecessor_failed
 from slotwise.service import supervised
 from slotwise.service.engine import IS_CANCELLED, Engine
 from slotwise.service.planning import Spec
@@ -136,12 +136,13 @@ def _calls(engine: Engine, record: StoredJob) -> int:
         if call.state == OPEN:
             engine.streams.add(stream, call.number, call)
         else:
-            stream.done += 1
-            stream.raised += not call.is_value
+            stream.done += call.state != CANCELLED
+            stream.cancelled += call.state == CANCELLED
+            stream.raised += call.state != CANCELLED and not call.is_value
     if record.changes.get(IS_CANCELLED):
         engine.streams.cancel(stream)
         return QUEUED
-    if engine.store.is_closed(record.id):
+    if engine.store.is_closed(record.id) or not stream.grows:
         engine.streams.close(stream)
     if record.begun is not None:
         engine.store.change(record.id, restarts=record.restarts + 1)

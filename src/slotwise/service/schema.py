@@ -243,6 +243,7 @@ def _check(path: Path, busy_seconds: float) -> None:
         if fault == "ok" and path.stat().st_size <= CHECKED_BYTES:
             (fault,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if fault != "ok":
+            fault = " ".join(fault.split())
             raise InputError(f"{path} is damaged ({fault}); {RESTORE}")
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -74,6 +74,8 @@ def answering(handler: Handler) -> Handler:
             known = (STATUS[kind] for kind in STATUS if isinstance(error, kind))
             status, name = next(known, (500, "failed"))
             return refusal(status, name, str(error))
+        except ClientDisconnect:  # Nobody reads the answer.
+            return refusal(400, "input", "the request is not complete")
         except RuntimeError as error:  # The session is closed.
             return refusal(503, "closed", str(error))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -60,7 +61,7 @@ def peer_account(connection: Any) -> int:
 def serve(
     folder: Path, read: Callable[[], Settings], report: Callable[[str], None], path: Path
 ) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code.
+    """Serve until SIGTERM or SIGINT; the second one ends it at once. Returns the exit code.
 
     read  the settings; called again at a reload
     report  takes one line about what happens
@@ -93,7 +94,8 @@ class Process:
         """Listen, restore the jobs, serve, and leave in order."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ending.set)
+            loop.add_signal_handler(number, self._on_signal)
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self._on_hangup()))
         listening = _listening(self._path)
         http = uvicorn.Server(
@@ -152,6 +154,11 @@ class Process:
         prune(self._engine)
         self._server.close_left()
 
+    def _on_signal(self) -> None:
+        """End; at the second signal, without a wait for calls."""
+        self._engine.hurries = self._ending.is_set()
+        self._ending.set()
+
     async def _on_hangup(self) -> None:
         try:
             for text in await run_in_threadpool(self._reload):
@@ -167,6 +174,12 @@ class Process:
         for text in texts:
             self._store.note(time.time(), text)
         return texts
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a message is about more than a client that still reads when the server stops."""
+    error = record.exc_info[0] if record.exc_info else None
+    return error is not asyncio.CancelledError
 
 
 def _next_run(folder: Path) -> int:
