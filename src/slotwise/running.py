@@ -308,7 +308,7 @@ class RunSpec:
         changed = [PoolTree(one.pools) for one in self.source.pool_changes(self.cluster)]
         for job, tree in product(self.jobs, changed):
             check_fits(job, self.cluster, tree, self.later)
-        user = _account() if self.backend == "live" else None
+        user = account() if self.backend == "live" else None
         last, when = (changed[-1], " after the last change") if changed else (pools, "")
         for job in self.jobs:  # A pool that a change opens may be closed before.
             check_open(job, last, user, when)
@@ -417,7 +417,7 @@ def refuse_stranded(jobs: Sequence[Job], cluster: Cluster) -> None:
                 raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
 
 
-def _account() -> str | None:
+def account() -> str | None:
     """The account of this process; None where it has no name, as in some containers."""
     try:
         return getpass.getuser()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import subprocess
@@ -24,6 +25,9 @@ def test_a_command_runs_and_its_output_is_kept(server: RunningServer) -> None:
     (job,) = server.submit({"command": ["sh", "-c", "echo out; echo err >&2"]})
     ended = server.wait(job)
     assert (job, ended["state"], ended["tasks_done"]) == ("1", "done", 1)
+    assert [one["id"] for one in server.get("/v1/jobs", user=getpass.getuser())["jobs"]] == [
+        job
+    ]
     assert ended["submitted"] <= ended["begun"] <= ended["ended"] <= time.time()
     assert sorted(server.printed(job).split()) == ["err", "out"]
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slotwise.core.errors import InputError, shown
+from slotwise.running import account
 from slotwise.service.engine import OVER, Engine, job_frame
 from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredCall, StoredJob
@@ -194,7 +195,7 @@ class _CallBatch:
             restart=restart,
             stream=key,
             client=str(header.get("client") or ""),
-            user=binding.user,
+            user=binding.user or account(),
         )
         self._opened[key] = record, submitted
         self._names[key] = id

@@ -14,6 +14,7 @@ from slotwise.core.errors import InputError, check_name
 from slotwise.core.job import Job
 from slotwise.core.resources import NOTHING
 from slotwise.jobs.execution import Execution
+from slotwise.running import account
 from slotwise.service.engine import Engine
 from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredJob
@@ -86,6 +87,7 @@ class _JobBatch:
 
     def __init__(self, engine: Engine, given: Submission) -> None:
         self._engine, self._given, self._now = engine, given, time.time()
+        self._account = account()
         self._found: list[tuple[StoredJob, Execution | None]] = []
         self._names: dict[str, str] = {}
 
@@ -135,7 +137,7 @@ class _JobBatch:
             submitted=self._now,
             restart=one.restart,
             client=given.client,
-            user=given.user,
+            user=given.user or self._account,
         )
         if failed:
             reason = predecessor_failed(failed)
@@ -160,7 +162,7 @@ class _JobBatch:
                 priority=job.priority,
                 weight=job.weight,
                 tasks=tasks,
-                user=job.user or given.user,
+                user=job.user or record.user,
             ),
             execution,
         )
