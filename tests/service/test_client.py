@@ -261,3 +261,33 @@ def test_a_call_costs_little_in_a_pipeline(client: Client) -> None:
     submitted = time.perf_counter() - begun
     assert [one.result(PATIENCE) for one in futures] == list(range(3000))
     assert submitted < (time.perf_counter() - begun) / 2
+
+
+def test_a_changed_module_is_imported_again(server: RunningServer, tmp_path: Path) -> None:
+    """Modules of the same name of two programs do not meet in the workers either."""
+
+    def write(folder: str, value: int) -> Path:
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        (place / "deep.py").write_text(f"VALUE = {value}")
+        (place / "own.py").write_text("import deep\n\n\ndef value(_):\n    return deep.VALUE\n")
+        text = "with Client() as client:\n    print(set(client.map(own.value, range(8))))\n"
+        (place / "main.py").write_text(f"from slotwise import Client\nimport own\n{text}")
+        return place
+
+    def run(place: Path) -> str:
+        ended = subprocess.run(
+            [sys.executable, "main.py"],
+            env={**os.environ, "SLOTWISE_SERVER": server.url},
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        return ended.stdout.strip() or ended.stderr
+
+    first, second = write("first", 1), write("second", 2)
+    assert [run(first), run(second), run(first)] == ["{1}", "{2}", "{1}"]
+    write("first", 333)
+    assert [run(first), run(second)] == ["{333}", "{2}"]

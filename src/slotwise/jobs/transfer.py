@@ -130,7 +130,9 @@ def on_path(folders: tuple[str, ...], packed: bytes) -> bytes:
 
 
 def _load_on_path(folders: tuple[str, ...], packed: bytes) -> Any:
-    sys.path.extend(folder for folder in folders if folder not in sys.path)
+    from slotwise.jobs.own_modules import OWN_MODULES
+
+    OWN_MODULES.use(folders)
     return pickle.loads(packed)
 
 
