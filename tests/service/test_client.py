@@ -291,3 +291,24 @@ def test_a_changed_module_is_imported_again(server: RunningServer, tmp_path: Pat
     assert [run(first), run(second), run(first)] == ["{1}", "{2}", "{1}"]
     write("first", 333)
     assert [run(first), run(second)] == ["{333}", "{2}"]
+
+
+def test_calls_that_must_not_run_again_are_lost(
+    server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    """Those of an executor that says so; their futures have the reason."""
+    begun = tmp_path / "begun"
+    with client.executor(name="once", restart=False) as executor:
+        future = executor.submit(_begin_and_sleep, str(begun))
+        until(begun.exists)
+        server.restart()
+        with pytest.raises(SlotwiseError, match="restart: false"):
+            future.result(PATIENCE)
+    assert server.job("once")["state"] == "lost"
+    assert begun.read_text() == "begun\n"
+
+
+def _begin_and_sleep(path: str) -> None:
+    with open(path, "a") as file:
+        file.write("begun\n")
+    time.sleep(PATIENCE)

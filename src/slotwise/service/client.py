@@ -33,6 +33,7 @@ from slotwise.service.transport import ServerRefusedError, Transport, job_path
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding
 from slotwise.sessions.changes import JobChanges
+from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.methods import SessionMethods
@@ -87,6 +88,17 @@ class Client(SessionMethods):
         self._drops.atexit = False
         if core.cells is not None:
             core.cells.watch(self)
+
+    def executor(self, *, restart: bool = True, **options: Any) -> SessionExecutor:
+        """An executor as that of a `Session`, whose options it takes.
+
+        restart  whether its calls run again if the server ends while one of them runs; if not,
+                 they are lost then, and their futures have an error
+        """
+        executor = super().executor(**options)
+        assert isinstance(executor._calls, RemoteSubmitter)
+        executor._calls.restart = restart
+        return executor
 
     def run(self, entry: Entry | Mapping[str, Any], *, folder: str | Path = ".") -> Future[Any]:
         """Run a job of any kind, as `Session.run`; it returns when the job is durable.

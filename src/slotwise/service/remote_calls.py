@@ -18,7 +18,7 @@ from slotwise.core.resources import resources_of
 from slotwise.jobs.transfer import MAX_INLINE, on_path
 from slotwise.service.outbox import Outbox, Sent
 from slotwise.service.wire import PART_BYTES_MAX, frame
-from slotwise.sessions.calls import CallSubmitter
+from slotwise.sessions.calls import CallSubmitter, OpenStream
 from slotwise.sessions.futures import Future
 
 T = TypeVar("T")
@@ -49,6 +49,7 @@ class RemoteCalls:
         self.grows = self._is_open = job.phases[0].grows
         self.count = 0
         self.of_task: dict[int, Future[Any]] = {}
+        self.restart = True
 
     def add(self, future: Future[Any], call: tuple[Any, ...]) -> None:
         """Submit a call; the caller holds the lock.
@@ -89,7 +90,7 @@ class RemoteCalls:
             "user": job.user,
         }
         opening = {"op": "open", "stream": self.key, "binding": binding, "grows": self.grows}
-        about = {"program": job.program, "client": self._core.id}
+        about = {"program": job.program, "client": self._core.id, "restart": self.restart}
         return Sent(frame({**opening, **about}), self)
 
     def end(self) -> None:
@@ -124,7 +125,18 @@ class RemoteCalls:
 
 
 class RemoteSubmitter(CallSubmitter):
-    """Submits calls at once, also those that wait for the results of other calls."""
+    """Submits calls at once, also those that wait for the results of other calls.
+
+    restart  whether they run again if the server ends while one of them runs
+    """
+
+    restart = True
+
+    def _stream(self, program: str) -> OpenStream:
+        stream = super()._stream(program)
+        if isinstance(stream, RemoteCalls):
+            stream.restart = self.restart
+        return stream
 
     def _wait(
         self,
