@@ -26,7 +26,7 @@ from service.conftest import RunningServer, end_processes
 from service.kill_load import PATIENCE, WORDS
 from sessions.small_calls import fail, wait_for_file
 from slotwise import Client
-from slotwise.service.transport import RefusedError
+from slotwise.service.transport import ServerRefusedError
 from waiting import until
 
 TESTS = Path(__file__).parents[1]
@@ -291,7 +291,7 @@ def test_a_disk_that_is_full_for_some_time(small_disk: RunningServer) -> None:
     """Submissions are refused; what was accepted ends, once there is room also after a kill."""
     server, gate = small_disk, small_disk.folder / "gate"
     begun = server.folder / "begun"
-    wait = f"touch {begun}; until [ -e {gate} ]; do sleep 0.02; done; echo done"
+    wait = f"touch {begun}; until [ -e {gate} ]; do sleep 0.02; done"
     queued = {"command": "echo x >> ran", "tasks": 3}
     first, *jobs = server.submit({"command": wait}, queued, {**queued, "restart": False})
     with Client(server.url) as client:
@@ -300,10 +300,10 @@ def test_a_disk_that_is_full_for_some_time(small_disk: RunningServer) -> None:
         until(begun.exists)
         with full_disk(server):
             for path, body in ("/v1/jobs", {"jobs": [queued]}), (f"/v1/jobs/{first}/hold", {}):
-                with pytest.raises(RefusedError, match="cannot be written") as caught:
+                with pytest.raises(ServerRefusedError, match="cannot be written") as caught:
                     server.post(path, {"environ": {"A": "b" * 100_000}, **body})
                 assert caught.value.kind == "full"
-            with pytest.raises(RefusedError, match="free space"):
+            with pytest.raises(ServerRefusedError, match="free space"):
                 client.submit(abs, -1).result(PATIENCE)
             gate.touch()
             until(lambda: server.job(first)["tasks_running"] == 0)
