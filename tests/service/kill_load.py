@@ -131,14 +131,20 @@ def _slow(number: int, seconds: float) -> int:
     return number
 
 
+def mark_of(folder: Path) -> str:
+    """What the ids of programs end with, for the names of owners of their folders."""
+    return str(folder).replace("/", "-")
+
+
 def programs(load: Load) -> None:
     """MapReduce programs, whose results are files."""
     source = load.folder / f"{load.name}.txt"
     source.write_text(WORDS)
     for number in load.rounds():
         out = str(load.folder / "out" / f"{load.name}-{number}")
+        about = {"id": f"{load.name}-{number}{mark_of(load.folder)}", "reducers": 1}
         entry = {"program": "wordcount", "inputs": [str(source)], "output": out}
-        (job,) = load.submit({**entry, "reducers": 1})
+        (job,) = load.submit({**about, **entry})
         load.note(job, counts=out)
         time.sleep(1)
     load.wait()
