@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from service.servers import processes_of
-from slotwise.service.supervised import SupervisorLink
+from slotwise.service.supervised_runner import SupervisorLink
 from slotwise.service.transport import NoServerError, ServerClosedError, Transport, job_path
 from waiting import until
 

@@ -19,15 +19,9 @@ from slotwise import task as running
 from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
 from slotwise.jobs.commands import PHASE
 from slotwise.jobs.execution import LostAttemptError
-from slotwise.service.supervised import (
-    Spawner,
-    SupervisedCommands,
-    job_folder,
-    left_over,
-    records,
-    remove,
-)
+from slotwise.service.supervised import Spawner, SupervisedCommands
 from slotwise.service.supervisor import RECORD, start_of
+from slotwise.service.supervisor_records import job_folder, left_over, records, remove
 from waiting import until
 
 

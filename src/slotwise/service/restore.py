@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from slotwise.core.dependencies import CANCELLED, in_order, predecessor_failed
-from slotwise.service import supervised
+from slotwise.service import supervisor_records
 from slotwise.service.engine import IS_CANCELLED, Engine
 from slotwise.service.planning import Spec
 from slotwise.service.records import OPEN, StoredJob
@@ -108,7 +108,7 @@ def _found(engine: Engine, record: StoredJob) -> bool:
     """Whether commands of a job still run, or have ended since."""
     if record.kind != "command" or record.begun is None:
         return False
-    found = supervised.records(engine.folder, record.id)
+    found = supervisor_records.records(engine.folder, record.id)
     done = {one.task for one in engine.store.tasks(record.id) if one.state == "done"}
     return any(one.state != "lost" and one.task not in done for one in found)
 

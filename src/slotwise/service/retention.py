@@ -11,7 +11,7 @@ from slotwise.backends.attempt_logs import file_name, files_of_job
 from slotwise.jobs.transfer import SHARED_MEMORY
 from slotwise.jobs.work_folder import sweep, temporary_folder
 from slotwise.run_folder import RunFolder
-from slotwise.service import supervised
+from slotwise.service import supervisor_records
 from slotwise.service.engine import Engine
 from slotwise.service.records import OPEN
 
@@ -35,7 +35,7 @@ def prune(engine: Engine) -> list[str]:
 
 def forget_output(engine: Engine, job: str) -> None:
     """Remove what the tasks of a job have printed."""
-    supervised.remove(engine.folder, job)
+    supervisor_records.remove(engine.folder, job)
     for run in engine.folder.glob("runs/*"):
         folder = run / "logs" / file_name(job)
         freed = _remove(file.path for file in files_of_job(folder))
@@ -73,15 +73,15 @@ def end_left_over(engine: Engine) -> int:
     for root in SHARED_MEMORY, temporary_folder():
         with suppress(OSError):
             sweep(root)
-    for job in supervised.unknown(engine.folder, engine.store.ids()):
+    for job in supervisor_records.unknown(engine.folder, engine.store.ids()):
         forget_output(engine, job)
     known = [job.id for job in engine.store.open_jobs()]
     alive = [
         found
-        for found in supervised.left_over(engine.folder, known)
+        for found in supervisor_records.left_over(engine.folder, known)
         if found.state == "alive" and not engine.is_open(found.job)
     ]
     for found in alive:
-        place = supervised.job_folder(engine.folder, found.job)
-        supervised.end(found, f"{place}/{found.task}")
+        place = supervisor_records.job_folder(engine.folder, found.job)
+        supervisor_records.end(found, f"{place}/{found.task}")
     return len(alive)
