@@ -114,6 +114,8 @@ def test_a_deadline_is_an_instant() -> None:
         ("submit --mem 1 -- b", "did you mean '--memory'?"),
         ("submit --slots x -- b", "--slots is 'x'; expected a whole number"),
         ("submit --pool", "--pool needs a value"),
+        ("submit --memory lots -- b", "--memory is 'lots'"),
+        ("submit --json --follow -- b", "leave out --follow"),
         ("submit --array 1-x -- b", "--array is '1-x'"),
         ("submit --env A -- b", "expected NAME=VALUE"),
         ("submit --deadline soon -- b", "--deadline is 'soon'"),
@@ -385,3 +387,11 @@ def test_on_a_terminal(
         os.waitpid(pid, 0)
     assert expected in shown
     assert service.jobs["17"]["state"] == "running"
+
+
+def test_a_shell_in_a_removed_folder_is_told(tmp_path: Path, service: FakeService) -> None:
+    """It has no path that a command could get."""
+    script = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} -m slotwise submit ls"
+    done = subprocess.run(script, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("slotwise: the folder of this shell no longer exists")

@@ -46,7 +46,7 @@ def test_an_explanation_prints_as_sentences() -> None:
         "two at 1.5 s, in pool default under flex: under way",
         "  call: holds 0 of 0 slots of kind task; 1 task waits, 0 are done",
         "    because it is allocated no slots",
-        "    these slots are held by one 2 (pool default)",
+        "    these slots are held: 2 by one (pool default)",
     ]
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from slotwise import Client
 from slotwise.cli.main import app
 from waiting import until
 
@@ -18,6 +23,7 @@ class Shell:
     """Calls commands for a server."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self._environ = {"SLOTWISE_SERVER": url}
 
     def __call__(self, *words: str) -> Result:
@@ -100,3 +106,64 @@ def test_the_server_its_pools_and_hosts(slotwise: Shell) -> None:
     assert slotwise("pools").stdout.split()[:2] == ["pool", "weight"]
     assert "0/2" in slotwise("workers").stdout
     assert {"server", "pools", "running", "queue"} == slotwise.json("top").keys()
+
+
+def test_failed_and_held_jobs_are_told_as_they_are(slotwise: Shell) -> None:
+    """The numbers of tasks by state; how a held job begins; no instant of the server."""
+    line = "exit $SLOTWISE_TASK"
+    slotwise("submit", "--id", "a", "--array", "2", "--attempts", "1", "--wait", "--", line)
+    job = slotwise.json("status", "a")
+    assert (job["tasks_done"], job["tasks_failed"]) == (1, 1)
+    assert "1/2 done, 0 running, 1 failed" in slotwise("status", "a").stdout
+    slotwise("submit", "--id", "b", "--hold", "--", "true")
+    held = "b, in pool default, is held: `slotwise release b` lets its tasks begin\n"
+    assert slotwise("explain", "b").stdout == held
+    assert Client(slotwise.url).job("a").explain().status.startswith("job a is over: failed")
+
+
+def test_a_second_job_with_the_same_id_is_told(slotwise: Shell) -> None:
+    """Scripts wait for the id that is printed."""
+    assert slotwise("submit", "--id", "a", "--", "true").stderr == ""
+    done = slotwise("submit", "--id", "a", "--", "true")
+    assert done.stdout == "a-2\n"
+    assert done.stderr == "slotwise: an earlier job has the id 'a'; that of this one is 'a-2'\n"
+
+
+def test_an_unknown_state_is_refused(slotwise: Shell) -> None:
+    """Otherwise a list of nothing would look as if there were no jobs."""
+    done = slotwise("list", "--state", "runing")
+    assert (done.exit_code, "state 'runing'" in done.stderr) == (2, True)
+    assert "did you mean 'running'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("logs", "-f", "a"), "slotwise: interrupted\n"),
+        (
+            ("submit", "--follow", "--", "sh", "-c", "echo up; sleep 100"),
+            "slotwise: interrupted; the server continues: `slotwise wait 2` waits for the jobs,"
+            " and `slotwise cancel 2` ends them\n",
+        ),
+    ],
+)
+def test_ctrl_c_ends_the_wait_and_not_the_job(
+    slotwise: Shell, words: tuple[str, ...], message: str
+) -> None:
+    """It says so where the jobs were submitted."""
+    slotwise("submit", "--id", "a", "--", "sh", "-c", "echo up; sleep 100")
+    with subprocess.Popen(
+        [sys.executable, "-m", "slotwise", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SLOTWISE_SERVER": slotwise.url},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read().removeprefix("2\n") == message
+    states = {job["state"] for job in slotwise.json("list")["jobs"]}
+    assert states == {"running"}

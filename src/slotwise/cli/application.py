@@ -133,19 +133,19 @@ def exit_codes() -> Iterator[None]:
     ignored. Outside of it a signal ends the command immediately.
     """
     try:
-        with _first_signal_interrupts(), _warnings_as_messages(), as_in_commands():
+        with first_signal_interrupts(), _warnings_as_messages(), as_in_commands():
             yield
             sys.stdout.flush()
     except SlotwiseError as error:
         show_message(f"slotwise: {error}", style="red")
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt as stop:
-        show_message(f"slotwise: {stop or 'interrupted'}")
+        show_message(f"slotwise: {str(stop) or 'interrupted'}")
         raise typer.Exit(130) from stop
 
 
 @contextmanager
-def _first_signal_interrupts() -> Iterator[None]:
+def first_signal_interrupts() -> Iterator[None]:
     """Raise KeyboardInterrupt at the first signal instead of ending the command."""
     handled = [number for number in ENDING if signal.getsignal(number) is leave]
     for number in handled:

@@ -102,6 +102,15 @@ def follow_jobs(transport: Transport, jobs: Sequence[str], *, prints: bool) -> l
     return found
 
 
+def left_to_server(jobs: Sequence[str]) -> str:
+    """What Ctrl-C leaves, and how to wait for the jobs or to end them."""
+    ids = " ".join(jobs)
+    return (
+        f"interrupted; the server continues: `slotwise wait {ids}` waits for the jobs, and"
+        f" `slotwise cancel {ids}` ends them"
+    )
+
+
 def show_end(job: Job) -> None:
     """Print on stderr how a job has ended, if it is over and not done."""
     if is_over(job) and job["state"] != "done":

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from slotwise.cli.application import print_json, show_message
-from slotwise.cli.following import follow_jobs, is_over
+from slotwise.cli.following import follow_jobs, is_over, left_to_server
 from slotwise.cli.service_tables import show_jobs
 from slotwise.cli.submit import SubmittedWords, posted, request_of
 from slotwise.core.errors import InputError, SlotwiseError
@@ -61,7 +61,4 @@ def _cancel_or_leave(transport: Transport, jobs: Sequence[str]) -> None:
                         transport.post(job_path(job, "cancel"))
             show_message("slotwise: the jobs are cancelled")
             return
-    show_message(
-        f"slotwise: interrupted; the server continues: `slotwise wait {' '.join(jobs)}` waits"
-        f" for the jobs, and `slotwise cancel {' '.join(jobs)}` ends them"
-    )
+    show_message(f"slotwise: {left_to_server(jobs)}")

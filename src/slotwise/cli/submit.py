@@ -41,6 +41,9 @@ SHELL_SIGNS = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~]")
 _OF_ENTRY = re.compile(r"^jobs\[0\]\.(\w+)")
 """The place of a value in the entry of a command, in messages of the server."""
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 RESTORE_SECONDS = 30.0
 """How long a server that has just been started may refuse jobs."""
 
@@ -174,6 +177,8 @@ def parse_words(words: Sequence[str]) -> SubmittedWords | None:
                 raise InputError(f"{name} needs a value; add {option.metavar}")
             value = rest.pop(0)
         _state(options, option, value)
+    if options.keys() >= {"json", "follow"}:
+        raise InputError("--json prints nothing else; leave out --follow, or write --wait")
     if file is not None and command:
         raise InputError(
             f"{file} is a workload file, and a command follows; submit one of both"
@@ -270,11 +275,14 @@ def _resources(options: Mapping[str, Any]) -> dict[str, Any]:
     if "gpu" in options:
         found["gpu"] = options["gpu"]
     if "memory" in options:
-        found["memory"] = _whole_or_text(options["memory"])
+        found["memory"] = _memory(options["memory"])
     return found
 
 
-def _whole_or_text(text: str) -> int | str:
+def _memory(text: str) -> int | str:
+    """A size, which the server parses. InputError for one that no size begins as."""
+    if not text[:1].isdecimal():
+        raise InputError(f"--memory is {text!r}; expected a size such as 512MB or 8GiB")
     return int(text) if text.isdecimal() else text
 
 
@@ -311,7 +319,8 @@ def request_of(submitted: SubmittedWords) -> dict[str, Any]:
     """What is sent to the server. InputError for wrong options, or a wrong workload file."""
     options = submitted.options
     if submitted.file is None:
-        jobs, folder = [entry_of(options, submitted.command)], os.getcwd()
+        folder = _find_folder()
+        jobs = [entry_of(options, submitted.command)]
     else:
         from slotwise.cli.submitted_file import entries_of
 
@@ -324,6 +333,16 @@ def request_of(submitted: SubmittedWords) -> dict[str, Any]:
         "user": options.get("user"),
         "hold": "hold" in options,
     }
+
+
+def _find_folder() -> str:
+    """The folder of the shell. InputError if it was removed."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InputError(
+            "the folder of this shell no longer exists; change to another one"
+        ) from None
 
 
 def submit(submitted: SubmittedWords) -> int:
@@ -342,14 +361,22 @@ def submit(submitted: SubmittedWords) -> int:
     _show(jobs, options)
     if not options.keys() & {"wait", "follow"}:
         return 0
-    from slotwise.cli.following import exit_code, follow_jobs
+    from slotwise.cli.application import first_signal_interrupts, show_message
+    from slotwise.cli.following import exit_code, follow_jobs, left_to_server
 
-    found = follow_jobs(transport, [job["id"] for job in jobs], prints="follow" in options)
+    ids = [str(job["id"]) for job in jobs]
+    try:
+        with first_signal_interrupts():
+            found = follow_jobs(transport, ids, prints="follow" in options)
+    except KeyboardInterrupt:
+        show_message(f"slotwise: {left_to_server(ids)}")
+        return INTERRUPTED
     return max(map(exit_code, found))
 
 
 def _as_option(found: re.Match[str]) -> str:
-    return f"--{found[1].replace('_', '-')}"
+    key = "array" if found[1] == "tasks" else found[1]
+    return f"--{key.replace('_', '-')}"
 
 
 def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -400,6 +427,11 @@ def _with_new_server(post: Callable[[], list[dict[str, Any]]]) -> list[dict[str,
 def _show(jobs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
     """Print the ids, with a sentence on a terminal; on stderr if the output of jobs follows."""
     ids = [str(job["id"]) for job in jobs]
+    stated = options.get("id")
+    if stated is not None and ids != [stated] and "json" not in options:
+        sys.stderr.write(
+            f"slotwise: an earlier job has the id {stated!r}; that of this one is {ids[0]!r}\n"
+        )
     if "json" in options:
         import json
 

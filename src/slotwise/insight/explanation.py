@@ -198,12 +198,19 @@ def summary_of(job: Explanation) -> JobSummary:
     return JobSummary(slots, waiting, done, reason)
 
 
-def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """Yield the slots that a job holds at an instant and the reasons, one fact per line."""
+def explanation_lines(explanation: Explanation, *, is_now: bool = False) -> Iterator[str]:
+    """Yield the slots that a job holds at an instant and the reasons, one fact per line.
+
+    `is_now` leaves out the instant: seconds since a server has started mean nothing to a user.
+    """
+    if not explanation.scheduler:  # A server knows no more of a job that is over.
+        yield explanation.status
+        return
     pool = f", in pool {explanation.pool}" if explanation.pool else ""
+    at = "" if is_now else f" at {explanation.at:.6g} s"
     yield (
-        f"{explanation.job or 'a call'} at {explanation.at:.6g} s{pool} under"
-        f" {explanation.scheduler}: {explanation.status}"
+        f"{explanation.job or 'a call'}{at}{pool} under {explanation.scheduler}:"
+        f" {explanation.status}"
     )
     for phase in explanation.phases:
         yield from _phase_lines(phase)
@@ -234,9 +241,9 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     for share in phase.over:
         yield f"    above its share: pool {share.pool}, {_share(share)}"
     if phase.holders:
-        held = ", ".join(f"{h.job} {h.running} (pool {h.pool})" for h in phase.holders)
-        more = f" and {phase.holders_more} more jobs" if phase.holders_more else ""
-        yield f"    these slots are held by {held}{more}"
+        held = ", ".join(f"{h.running} by {h.job} (pool {h.pool})" for h in phase.holders)
+        more = f", others by {phase.holders_more} more jobs" if phase.holders_more else ""
+        yield f"    these slots are held: {held}{more}"
     if phase.reserved:
         kept = ", ".join(f"{count} for pool {pool}" for pool, count in phase.reserved.items())
         yield f"    reserved for pools that reclaim them, now or when tasks stop: {kept}"

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from slotwise import __version__
-from slotwise.core.errors import InputError, SlotwiseError, shown
+from slotwise.core.errors import InputError, SlotwiseError, shown, suggestion
 from slotwise.service import views
 from slotwise.service.calls import CallFrames
 from slotwise.service.engine import (
@@ -232,7 +232,7 @@ class ServiceApp:
         """List the newest jobs, or with `order=oldest` the first ones, by number."""
         query, oldest = request.query_params, request.query_params.get("order") == "oldest"
         limit = min(_whole(query.get("limit", "100"), "limit"), LIST_MAX)
-        before, states = query.get("before"), _names(query.get("state"))
+        before, states = query.get("before"), _states(query.get("state"))
         ids, at_most = _names(query.get("ids")), limit + 1
         if states == ["running"] and ids is None:
             ids = await run_in_threadpool(views.running, self._engine)
@@ -404,6 +404,16 @@ def _seconds(text: str) -> float:
 
 def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name for name in text.split(",") if name]
+
+
+def _states(text: str | None) -> list[str] | None:
+    """The states of a query. InputError for one that no job has."""
+    names = _names(text)
+    known = sorted({*views.LIVE, *OVER})
+    for name in names or ():
+        if name not in known:
+            raise InputError(f"state {name!r} is not one; {suggestion(name, known)}")
+    return names
 
 
 def _stored(states: list[str]) -> list[str]:

@@ -411,6 +411,17 @@ class Store:
         rest = "FROM tasks JOIN jobs ON jobs.number = job WHERE jobs.id = ? ORDER BY task"
         return self._records(StoredTask, rest, job)
 
+    def tasks_ended(self, numbers: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Of jobs by number, how many of their tasks are done, and how many have failed."""
+        if not numbers:
+            return {}
+        rows = self._rows(
+            "SELECT job, sum(state = 'done'), sum(state IN ('failed', 'lost')) FROM tasks"
+            " WHERE job IN (SELECT value FROM json_each(?)) GROUP BY job",
+            json.dumps(list(numbers)),
+        )
+        return {number: (done, failed) for number, done, failed in rows}
+
     def ids_of(self, key: str) -> tuple[str, ...] | None:
         """The ids of the submission with this key, or None."""
         return _ids(self._rows(_OF_KEY, key))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from slotwise.core.errors import InputError
+from slotwise.insight.explanation import explanation_lines
 from slotwise.service.engine import OVER, Engine, plain_result
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
@@ -35,7 +37,8 @@ class Live:
 def jobs_json(engine: Engine, records: Sequence[StoredJob]) -> list[dict[str, Any]]:
     """The JSON of jobs, all of one instant."""
     live = _live(engine, [one.id for one in records if one.state == OPEN])
-    return [_job(engine, one, live.get(one.id)) for one in records]
+    ended = engine.store.tasks_ended([one.number for one in records if one.state in OVER])
+    return [_job(engine, one, live.get(one.id), ended.get(one.number)) for one in records]
 
 
 def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
@@ -98,7 +101,14 @@ def _live(engine: Engine, jobs: Sequence[str]) -> Mapping[str, Live]:
     return engine.core.ask(read)
 
 
-def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]:
+def _job(
+    engine: Engine, record: StoredJob, live: Live | None, ended: tuple[int, int] | None
+) -> dict[str, Any]:
+    """The JSON of a job; `ended` has the numbers of its tasks that are done, and that failed.
+
+    Only those of commands are stored. Of others all are done if the job is.
+    """
+    done, failed = ended or (0, 0)
     plain: dict[str, Any] = {
         "id": record.id,
         "number": record.number,
@@ -115,8 +125,9 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
         "ended": record.ended,
         "deadline": record.deadline,
         "tasks": record.tasks,
-        "tasks_done": record.tasks if record.state == "done" else 0,
+        "tasks_done": record.tasks if record.state == "done" else done,
         "tasks_running": 0,
+        "tasks_failed": failed,
         "slots": 0,
         "output": None,
         "after": list(record.after),
@@ -138,6 +149,8 @@ def _job(engine: Engine, record: StoredJob, live: Live | None) -> dict[str, Any]
     if live.running:
         plain["state"] = "running"
     elif not record.held:
+        if live.has_arrived and live.done == live.tasks:  # More calls may come.
+            plain["state"] = "waiting"
         before = [job for job in record.after if engine.is_open(job)]
         if before or (engine.streams.of_job(record.id) and not live.has_arrived):
             plain["state"] = "waiting"
@@ -246,7 +259,12 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     with suppress(InputError):
         if record.state not in OVER:
             found = engine.core.explain(record.id)
-            return {"job": record.id, "text": str(found), **_plain(found)}
+            text = "\n".join(explanation_lines(found, is_now=True))
+            if record.held:  # The session says that the pool of held jobs is closed.
+                found = replace(found, pool=record.pool)
+                remedy = f"`slotwise release {record.id}` lets its tasks begin"
+                text = f"{record.id}, in pool {record.pool}, is held: {remedy}"
+            return {"job": record.id, "text": text, **found.to_plain()}
     text = f"job {record.id} is over: {record.state}"
     if record.state not in OVER:  # It arrives, or its end is not stored yet.
         text = f"job {record.id} holds no slots at this instant"
@@ -255,8 +273,3 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
         "pool": record.pool,
         "text": f"{text}: {record.reason}" if record.reason else text,
     }
-
-
-def _plain(found: Any) -> dict[str, Any]:
-    to_plain = getattr(found, "to_plain", None)
-    return to_plain() if to_plain else {}
