@@ -15,6 +15,9 @@ from slotwise.service.records import OPEN, StoredCall, StoredJob
 from slotwise.service.streams import ServedStream, binding_of
 from slotwise.service.wire import frame
 
+NUMBERS_MAX = 1 << 53
+"""The numbers of calls are less: any JSON has them exactly."""
+
 Frame = tuple[dict[str, Any], list[bytes]]
 
 LEFT_SECONDS = 600.0
@@ -145,7 +148,7 @@ class _CallBatch:
         if self._name(key) is None:
             raise InputError(f"stream {key!r} is not open; send its open frame first")
         number = header.get("number", 0)
-        if type(number) is not int or number < 0:
+        if not _is_number(number):
             raise InputError(f"stream {key!r}: number is {shown(number)}; give a whole number")
         if what == "call":
             return self._call(key, number, header, parts)
@@ -162,8 +165,11 @@ class _CallBatch:
         if self._name(key) is not None:
             return None
         engine, now = self._engine, time.time()
+        stated = header.get("binding") or {}
+        if not isinstance(stated, dict):
+            raise InputError(f"stream {key!r}: binding is {shown(stated)}; give an object")
         try:
-            binding = binding_of(header.get("binding") or {})
+            binding = binding_of(stated)
             grows, program = bool(header.get("grows")), str(header.get("program") or "")
             job = binding.job(grows=grows)
             engine.check_pool(job.pool)
@@ -172,7 +178,7 @@ class _CallBatch:
             self._refused[key] = str(error)
             return None
         entry = {
-            "binding": dict(header.get("binding") or {}),
+            "binding": stated,
             "grows": grows,
             "program": program,
         }
@@ -214,8 +220,29 @@ class _CallBatch:
             raise InputError(f"stream {key!r}: inputs is {shown(inputs)}; begin it with null")
         if sum(one is None for one in inputs) != len(parts):
             raise InputError(f"stream {key!r}: call {number} has {len(parts)} parts")
+        if not all(one is None or self._can_have(one) for one in inputs):
+            raise InputError(
+                f"stream {key!r}: inputs of call {number} is {shown(inputs)}; give null, or"
+                " [stream, number] of a call that was sent before"
+            )
         given = iter(parts)
         aligned = tuple(next(given) if one is None else None for one in inputs)
         record = StoredCall(self._names[key], number, aligned, inputs)
         self._calls.setdefault(key, {})[number] = record
         return "call", key, number
+
+    def _can_have(self, reference: Any) -> bool:
+        """Whether it names a call, and none that is still to come: calls must not wait for
+        each other in a circle."""
+        match reference:
+            case [str(key), number] if isinstance(reference, list) and _is_number(number):
+                stream = self._engine.streams.get(key)
+                if stream is None and key not in self._opened:
+                    return True  # It is over, refused or unknown, so that nothing waits for it.
+                is_known = stream is not None and number in stream.numbers
+                return is_known or number in self._calls.get(key, ())
+        return False
+
+
+def _is_number(number: Any) -> bool:
+    return type(number) is int and 0 <= number < NUMBERS_MAX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,9 @@ from slotwise.workload.dates import seconds_until
 
 IS_CANCELLED = "cancelled"
 """The change of a job that says that its user has cancelled it."""
+
+ENTER_SECONDS = 10.0
+"""How long a change waits for a job that is stored, and not yet in the session."""
 
 OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
@@ -89,14 +93,17 @@ class Engine:
         self._launched: dict[tuple[str, int], float] = {}  # by job and task, of those that run
         self._is_draining = self.is_leaving = False
         self.hurries = False  # `leave` waits for no call any more.
+        self._changing = threading.Lock()  # Store and session change together.
         self._epoch = time.time() - core.now
 
     # What is accepted.
 
     def check_pool(self, pool: str) -> None:
         """InputError for a pool that the configuration does not have, if it has some."""
+        if pool == HELD:
+            raise InputError(f"pool {HELD!r} is that of jobs on hold; hold the job instead")
         known = [one.name for one in self.settings.pools]
-        if known and pool not in (*known, "default", HELD):
+        if known and pool not in (*known, "default"):
             raise InputError(f"pool {pool!r} is not a pool; {suggestion(pool, known)}")
 
     def enter(self, record: StoredJob, execution: Execution) -> None:
@@ -235,6 +242,12 @@ class Engine:
     def open_job(self, job: str) -> StoredJob:
         """The record of a job that is not over. OverError if it is."""
         record = self.found(job)
+        until = time.monotonic() + ENTER_SECONDS
+        while record.state not in OVER and not (self.is_open(job) or self._is_draining):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.002)  # It was just stored, and enters the session now.
+            record = self.found(job)
         if record.state in OVER:
             raise OverError(f"job {job!r} is over: {record.state}")
         return record
@@ -244,8 +257,9 @@ class Engine:
 
         The next server cancels it if this one is killed before its tasks have stopped.
         """
-        record = self.found(job)
-        if record.state in OVER:
+        try:
+            record = self.open_job(job)
+        except OverError:
             return
         with suppress(StoreError):  # On a full disk it must be possible, too.
             self.store.change(job, changes={**record.changes, IS_CANCELLED: True}).result()
@@ -256,21 +270,24 @@ class Engine:
 
     def hold(self, job: str) -> None:
         """Start no more tasks of a job until it is released; running tasks continue."""
-        record = self.open_job(job)
-        if not record.held:
-            self.store.change(job, held=True).result()
-            self._change(job, pool=HELD)
+        self.open_job(job)
+        with self._changing:
+            if not self.found(job).held:
+                self.store.change(job, held=True).result()
+                self._change(job, pool=HELD)
 
     def release(self, job: str) -> None:
         """The opposite of `hold`."""
-        record = self.open_job(job)
-        if record.held:
-            self.store.change(job, held=False).result()
-            self._change(job, pool=record.pool)
+        self.open_job(job)
+        with self._changing:
+            record = self.found(job)
+            if record.held:
+                self.store.change(job, held=False).result()
+                self._change(job, pool=record.pool)
 
     def change(self, job: str, stated: Mapping[str, Any]) -> None:
         """Change priority, weight, pool or deadline of a job that is not over."""
-        record = self.open_job(job)
+        self.open_job(job)
         known = ("priority", "weight", "pool", "deadline")
         for name in stated:
             if name not in known:
@@ -278,14 +295,15 @@ class Engine:
         given = {name: stated[name] for name in known if stated.get(name) is not None}
         if "pool" in given:
             self.check_pool(given["pool"])
-        in_session = dict(given)
-        if record.held:
-            in_session.pop("pool", None)
-        self._change(job, **in_session)
-        if "deadline" in given:
-            seconds = seconds_until("deadline", given["deadline"])
-            given["deadline"] = None if seconds is None else time.time() + seconds
-        self.store.change(job, **given).result()
+        with self._changing:
+            in_session = dict(given)
+            if self.found(job).held:
+                in_session.pop("pool", None)
+            self._change(job, **in_session)
+            if "deadline" in given:
+                seconds = seconds_until("deadline", given["deadline"])
+                given["deadline"] = None if seconds is None else time.time() + seconds
+            self.store.change(job, **given).result()
 
     def forget(self, job: str) -> None:
         """Remove all that is kept of a job that is over."""
@@ -297,7 +315,11 @@ class Engine:
         future = self.future_of(job)
         if future is not None:
             stated = {name: properties.get(name) for name in ("priority", "weight", "pool")}
-            changes.change_job(self.core, future, **stated, deadline=properties.get("deadline"))
+            due = properties.get("deadline")
+            if stream := self.streams.of_job(job):
+                given = changes.checked_changes(self.core, future, **stated, deadline=due)
+                self.streams.change(stream, given)
+            changes.change_job(self.core, future, **stated, deadline=due)
 
     def outputs(self) -> dict[str, tuple[str, ...]]:
         """The folders that the jobs of the session write to, by id."""
@@ -311,8 +333,8 @@ class Engine:
         """A future of a job in the session, by which it can be changed."""
         if live := self._live.get(job):
             return live[1]
-        stream = self.streams.of_job(job)
-        return None if stream is None else next(iter(stream.futures.values()), None)
+        # A call that waits for others names no job, so that a future of the job itself is made.
+        return None if self.streams.of_job(job) is None else Future(self.core, job)
 
     # The end of the server.
 
@@ -328,7 +350,8 @@ class Engine:
         until = time.monotonic() + seconds
         while self.streams.are_running and time.monotonic() < until and not self.hurries:
             time.sleep(0.05)
-        self.is_leaving = self.streams.is_leaving = True
+        self.is_leaving = True
+        self.streams.leave()
         self.session.close(cancels=True)
         if self._spawner is not None:
             self._spawner.close()

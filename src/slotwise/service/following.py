@@ -19,6 +19,9 @@ POLL_SECONDS = 0.25
 PIECE_BYTES = 1 << 18
 """The most bytes of a frame."""
 
+SENT_BYTES = 1 << 20
+"""Bytes of frames that are read before they are sent: a slow reader costs no more memory."""
+
 
 @dataclass(slots=True)
 class Followed:
@@ -64,7 +67,7 @@ async def followed(
     """
     known: dict[tuple[int, int], Followed] = {}
 
-    def read() -> list[bytes]:
+    def read() -> Iterator[bytes]:
         for run, file in _files(engine.folder, job):
             is_wanted = task in (None, file.task) and stream in (None, file.stream)
             if not is_wanted:
@@ -77,7 +80,7 @@ async def followed(
             place = status.st_dev, status.st_ino
             if place not in known:
                 known[place] = Followed(file, run, max(0, status.st_size - tail) if tail else 0)
-        return [piece for one in known.values() for piece in one.frames()]
+        return (piece for one in known.values() for piece in one.frames())
 
     with HubListener(engine.hub, [of_job(job)]) as listener:
         while True:
@@ -85,11 +88,23 @@ async def followed(
             is_over = (
                 record is None or record.state in OVER
             )  # Before reading: nothing is missed.
-            for piece in await run_in_threadpool(read):
-                yield piece
+            pieces = await run_in_threadpool(read)
+            while some := await run_in_threadpool(_some, pieces):
+                yield some
             if is_over or not follows:
                 return
             await listener.take(POLL_SECONDS)
+
+
+def _some(pieces: Iterator[bytes]) -> bytes:
+    """The next pieces, joined; empty at their end."""
+    found, size = list[bytes](), 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size >= SENT_BYTES:
+            break
+    return b"".join(found)
 
 
 def _files(folder: Path, job: str) -> Iterator[tuple[int, AttemptFile]]:

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Any
 
+PENDING_BYTES_MAX = 64 << 20
+"""Bytes of news that a request has not taken, after which it gets no more."""
+
 _CLIENT = "client "
 
 
@@ -20,10 +23,20 @@ class HubListener:
         self._news: deque[Any] = deque()
         self._arrived = asyncio.Event()
         self._is_called = False
+        self._bytes = 0
+        self.is_overrun = False
 
     def put(self, item: Any) -> None:
-        """Add an item, from any thread."""
-        self._news.append(item)
+        """Add an item, from any thread.
+
+        A listener that is too slow is overrun: it gets no more.
+        The results are in the store, so its client asks for them when it connects again.
+        """
+        if self._bytes > PENDING_BYTES_MAX:
+            self.is_overrun = True
+        if not self.is_overrun:
+            self._news.append(item)
+            self._bytes += len(item) if isinstance(item, bytes) else 0
         if not self._is_called:  # One wake-up of the event loop serves many items.
             self._is_called = True
             self._loop.call_soon_threadsafe(self._arrived.set)
@@ -37,6 +50,7 @@ class HubListener:
                 return []
         self._arrived.clear()
         self._is_called = False  # Before taking, so that later items call again.
+        self._bytes = 0  # What comes meanwhile is counted too low by that much, once.
         return [self._news.popleft() for _ in range(len(self._news))]
 
     def __enter__(self) -> HubListener:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from slotwise.core.errors import InputError, shown
+from slotwise.core.errors import InputError, check_number, shown
 from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
 from slotwise.jobs.commands import Commands, ResultOf
@@ -88,6 +88,9 @@ class Submitted:
         restart = stated.get("restart", True)
         if not isinstance(restart, bool):
             raise InputError(f"restart is {shown(restart)}; give true or false")
+        for key in AFTER:
+            if not isinstance(entry.get(key) or (), str | list | tuple):
+                raise InputError(f"{key} is {shown(entry[key])}; give a list of jobs")
         words: dict[int, str] = {}
         if isinstance(command := entry.get("command"), list):
             entry["command"] = [
@@ -122,9 +125,13 @@ def _due(stated: Any, now: float) -> float | None:
         at = stated.get("at")
         if stated.keys() != {"at"} or not isinstance(at, int | float) or isinstance(at, bool):
             raise InputError(f"deadline is {shown(stated)}; give seconds, or {{'at': seconds}}")
+        check_number("deadline", at)
         return float(at)
     seconds = seconds_of("deadline", stated)
-    return None if seconds is None else now + seconds
+    if seconds is None:
+        return None
+    check_number("deadline", seconds)
+    return now + float(seconds)
 
 
 @dataclass(frozen=True, slots=True)

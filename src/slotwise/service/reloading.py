@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.core.objective import Objective
 from slotwise.service.engine import Engine
 from slotwise.service.settings import Settings
@@ -21,19 +21,30 @@ def changed(engine: Engine, new: Settings) -> list[str]:
             raise InputError(f"{name} has changed, which takes a restart of the server")
     if old.slots != new.slots:
         raise InputError("slots has changed, which takes a restart of the server")
-    if old.scheduler != new.scheduler:
-        engine.session.set_scheduler(new.scheduler)
-        texts.append(f"the scheduler is now {new.scheduler} ({old.scheduler} before)")
+    try:
+        texts += _in_session(engine, old, new)
+    except SlotwiseError:
+        _in_session(engine, new, old)  # The changes before the one that is refused.
+        raise
+    for name in ("drain_seconds", "keep_days", "keep_jobs"):
+        if getattr(old, name) != getattr(new, name):
+            texts.append(f"{name} is now {getattr(new, name)}")
+    engine.settings = replace(new)
+    return texts
+
+
+def _in_session(engine: Engine, old: Settings, new: Settings) -> list[str]:
+    """Change the session. InputError, perhaps after some of the changes."""
+    texts = list[str]()
     if old.pools != new.pools:
         engine.session.set_pools(new.all_pools())
         texts += _pool_changes(old, new)
     if old.objective != new.objective:
         engine.session.set_objective(new.objective or Objective())
         texts.append(f"the objective is now {(new.objective or Objective()).penalty}")
-    for name in ("drain_seconds", "keep_days", "keep_jobs"):
-        if getattr(old, name) != getattr(new, name):
-            texts.append(f"{name} is now {getattr(new, name)}")
-    engine.settings = replace(new)
+    if old.scheduler != new.scheduler:
+        engine.session.set_scheduler(new.scheduler)
+        texts.append(f"the scheduler is now {new.scheduler} ({old.scheduler} before)")
     return texts
 
 

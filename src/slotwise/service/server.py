@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from slotwise import __version__
 from slotwise.core.errors import InputError, SlotwiseError, shown, suggestion
 from slotwise.service import views
-from slotwise.service.calls import CallFrames
+from slotwise.service.calls import CallFrames, Frame
 from slotwise.service.engine import (
     OVER,
     Engine,
@@ -45,6 +45,9 @@ BEAT_SECONDS = 15.0
 
 LIST_MAX = 10_000
 """The most jobs in one list."""
+
+DIGITS_MAX = 15
+"""The most digits of a number in a query."""
 
 T = TypeVar("T")
 Handler = Callable[["ServiceApp", Request], Awaitable[Response]]
@@ -74,17 +77,29 @@ def answering(handler: Handler) -> Handler:
             known = (STATUS[kind] for kind in STATUS if isinstance(error, kind))
             status, name = next(known, (500, "failed"))
             return refusal(status, name, str(error))
-        except ClientDisconnect:  # Nobody reads the answer.
-            return refusal(400, "input", "the request is not complete")
+        except ClientDisconnect:
+            return refusal(400, "input", "the body has not ended")  # Nobody reads it.
+        except RecursionError:  # Of the parser of JSON; it is a RuntimeError.
+            return refusal(400, "input", "the body is nested too deeply")
         except RuntimeError as error:  # The session is closed.
             return refusal(503, "closed", str(error))
 
     return answer
 
 
-def refusal(status: int, kind: str, message: str) -> JSONResponse:
+class PlainResponse(Response):
+    """Plain values as JSON, also text that is not Unicode, as in the environment of a job."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """ASCII only."""
+        return json.dumps(content, separators=(",", ":")).encode()
+
+
+def refusal(status: int, kind: str, message: str) -> PlainResponse:
     """An error as JSON."""
-    return JSONResponse({"error": {"kind": kind, "message": message}}, status)
+    return PlainResponse({"error": {"kind": kind, "message": message}}, status)
 
 
 class ServiceApp:
@@ -134,7 +149,7 @@ class ServiceApp:
         """The state of the server."""
         numbers = await run_in_threadpool(views.status_json, self._engine)
         state = "draining" if self.is_draining else "running"
-        return JSONResponse(
+        return PlainResponse(
             {
                 "version": __version__,
                 "api": API,
@@ -153,7 +168,7 @@ class ServiceApp:
         body = _object(await _body(request))
         given = Submission(
             jobs=_of(body, "jobs", list, []),
-            folder=_of(body, "folder", str, "/"),
+            folder=_folder(body),
             environ=_environ(body),
             key=_of(body, "key", str, None),
             user=_of(body, "user", str, None),
@@ -165,13 +180,14 @@ class ServiceApp:
     async def submit_object(self, request: Request) -> Response:
         """Accept a pickled job, which only a process of its own unpickles."""
         self._check_open()
-        ((body, parts),) = frames(io.BytesIO(await _body(request)))
-        if len(parts) != 1:
-            raise InputError(f"{len(parts)} parts; expected one, the pickled job")
+        given_frames = _frames(await _body(request))
+        if [len(parts) for _, parts in given_frames] != [1]:
+            raise InputError("expected one frame with one part, the pickled job")
+        ((body, parts),) = given_frames
         entry = {**_of(body, "entry", dict, {}), "object": True}
         given = Submission(
             jobs=[entry],
-            folder=_of(body, "folder", str, "/"),
+            folder=_folder(body),
             environ=_environ(body),
             key=_of(body, "key", str, None),
             client=_of(body, "client", str, None),
@@ -189,13 +205,13 @@ class ServiceApp:
             }
             for one in records
         ]
-        return JSONResponse({"jobs": jobs}, 201)
+        return PlainResponse({"jobs": jobs}, 201)
 
     async def calls(self, request: Request) -> Response:
         """Handle frames with calls, in order."""
         self._check_open()
-        given = list(frames(io.BytesIO(await _body(request))))
-        return JSONResponse(await run_in_threadpool(self._calls.handle, given))
+        given = _frames(await _body(request))
+        return PlainResponse(await run_in_threadpool(self._calls.handle, given))
 
     async def results(self, request: Request) -> Response:
         """Stream the ends of the calls and jobs of a client."""
@@ -203,8 +219,9 @@ class ServiceApp:
         client = _of(body, "client", str, "")
         if not client:
             raise InputError("client is missing; give the name of the client")
+        calls = _numbers(_of(body, "calls", dict, {}))
         return StreamingResponse(
-            self._news(client, _of(body, "calls", dict, {}), _of(body, "jobs", list, [])),
+            self._news(client, calls, _of(body, "jobs", list, [])),
             media_type="application/octet-stream",
         )
 
@@ -221,6 +238,8 @@ class ServiceApp:
             try:
                 while True:
                     news = await listener.take(BEAT_SECONDS)
+                    if listener.is_overrun:
+                        return
                     found = [one for one in news if isinstance(one, bytes)]
                     if len(found) < len(news):  # Of a job, only that it has changed.
                         found += await run_in_threadpool(self._calls.ended, {}, jobs)
@@ -252,7 +271,7 @@ class ServiceApp:
         wanted = [one for one in jobs if states is None or one["state"] in states]
         more = len(wanted) > limit
         shown = wanted[:limit] if oldest else wanted[max(0, len(wanted) - limit) :]
-        return JSONResponse({"jobs": shown, "more": more})
+        return PlainResponse({"jobs": shown, "more": more})
 
     async def job(self, request: Request) -> Response:
         """All about a job."""
@@ -260,7 +279,7 @@ class ServiceApp:
 
     async def _job(self, job: str) -> Response:
         record = await run_in_threadpool(self._engine.found, job)
-        return JSONResponse(await run_in_threadpool(views.job_json, self._engine, record))
+        return PlainResponse(await run_in_threadpool(views.job_json, self._engine, record))
 
     async def wait(self, request: Request) -> Response:
         """Wait for the end of a job, at most for a time."""
@@ -279,7 +298,7 @@ class ServiceApp:
         """Why a job holds no more slots."""
         record = await run_in_threadpool(self._engine.found, _job_of(request))
         found = await run_in_threadpool(views.explained_json, self._engine, record)
-        return JSONResponse(found)
+        return PlainResponse(found)
 
     async def logs(self, request: Request) -> Response:
         """What the tasks of a job printed, and print."""
@@ -298,22 +317,22 @@ class ServiceApp:
 
     async def pools(self, request: Request) -> Response:
         """The pools."""
-        return JSONResponse({"pools": await run_in_threadpool(views.pools_json, self._engine)})
+        return PlainResponse({"pools": await run_in_threadpool(views.pools_json, self._engine)})
 
     async def workers(self, request: Request) -> Response:
         """The hosts."""
         found = await run_in_threadpool(views.workers_json, self._engine)
-        return JSONResponse({"workers": found})
+        return PlainResponse({"workers": found})
 
     async def reload(self, request: Request) -> Response:
         """Read the configuration again."""
         self._check_open()
-        return JSONResponse({"changes": await run_in_threadpool(self._reload)})
+        return PlainResponse({"changes": await run_in_threadpool(self._reload)})
 
     async def stop(self, request: Request) -> Response:
         """Stop the server as SIGTERM does."""
         asyncio.get_running_loop().call_later(0.05, self._stop)
-        return JSONResponse({"state": "draining"})
+        return PlainResponse({"state": "draining"})
 
     async def act(self, request: Request, name: str) -> Response:
         """Cancel, hold, release, change or forget a job."""
@@ -325,7 +344,7 @@ class ServiceApp:
         elif name == "forget":
             await run_in_threadpool(engine.forget, job)
             await run_in_threadpool(forget_output, engine, job)
-            return JSONResponse({"id": job})
+            return PlainResponse({"id": job})
         else:
             await run_in_threadpool(getattr(engine, name), job)
         return await self._job(job)
@@ -369,6 +388,22 @@ def _object(body: bytes) -> dict[str, Any]:
     return found
 
 
+def _frames(body: bytes) -> list[Frame]:
+    try:
+        return list(frames(io.BytesIO(body)))
+    except InputError:
+        raise
+    except SlotwiseError:
+        raise InputError("the body ends within a frame") from None
+
+
+def _numbers(calls: Mapping[str, Any]) -> Mapping[str, list[int]]:
+    for key, numbers in calls.items():
+        if not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
+            raise InputError(f"calls: {key!r} has {shown(numbers)}; give a list of numbers")
+    return calls
+
+
 def _of(body: Mapping[str, Any], key: str, kind: type[T], default: Any) -> Any:
     found = body.get(key)
     if found is None:
@@ -378,17 +413,36 @@ def _of(body: Mapping[str, Any], key: str, kind: type[T], default: Any) -> Any:
     return found
 
 
+def _folder(body: Mapping[str, Any]) -> str:
+    found: str = _of(body, "folder", str, "/")
+    if not os.path.isabs(found):
+        raise InputError(f"folder is {shown(found)}; give an absolute path")
+    return found
+
+
 def _environ(body: Mapping[str, Any]) -> dict[str, str]:
     found = _of(body, "environ", dict, {})
     for name, value in found.items():
-        if not isinstance(value, str) or "\0" in name + value or not name or "=" in name:
-            raise InputError(f"environ: {name!r} is not a variable with a string")
+        if not (
+            isinstance(value, str) and name and "=" not in name and _is_of_system(name + value)
+        ):
+            raise InputError(f"environ: {shown(name)} is not a variable with a string")
     return dict(found)
 
 
+def _is_of_system(text: str) -> bool:
+    """Whether a process can have it in its environment."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
 def _whole(text: str, what: str) -> int:
-    if not text.isdecimal():
-        raise InputError(f"{what} is {text!r}; give a whole number >= 0")
+    if not text.isdecimal() or len(text) > DIGITS_MAX:
+        raise InputError(
+            f"{what} is {shown(text)}; give a whole number >= 0, at most {10**DIGITS_MAX - 1}"
+        )
     return int(text)
 
 

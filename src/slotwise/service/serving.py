@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,11 +46,23 @@ class OwnProtocol(H11Protocol):
     """Serves HTTP to processes of the server's own account only."""
 
     def connection_made(self, transport: Any) -> None:
-        """Refuse the connection of another account."""
-        if peer_account(transport.get_extra_info("socket")) not in (os.geteuid(), 0):
+        """Refuse the connection of another account, and one too many."""
+        account = peer_account(transport.get_extra_info("socket"))
+        if account not in (os.geteuid(), 0) or len(self.connections) >= connections_max():
             transport.abort()
             return
         super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is to do for a connection that was refused."""
+        if self in self.connections:
+            super().connection_lost(exc)
+
+
+def connections_max() -> int:
+    """The most connections: half of the descriptors, so that jobs and files have the others."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft // 2
 
 
 def peer_account(connection: Any) -> int:
@@ -86,7 +100,8 @@ class Process:
     ) -> None:
         self._store, self._read, self._report, self._path = store, read, report, path
         self._settings = read()
-        self._ending = asyncio.Event()
+        self._ending, self._hangup = asyncio.Event(), asyncio.Event()
+        self._reloading = threading.Lock()
         self._engine = Engine(store, self._settings, _next_run(store.path.parent), Hub())
         self._server = ServiceApp(self._engine, self._reload, self._ending.set)
 
@@ -96,7 +111,8 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         logging.getLogger("uvicorn.error").addFilter(_is_news)
-        loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self._on_hangup()))
+        loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
+        hangups = loop.create_task(self._on_hangups())
         listening = _listening(self._path)
         http = uvicorn.Server(
             uvicorn.Config(
@@ -116,6 +132,7 @@ class Process:
             return await self._until_end()
         finally:
             self._server.is_draining = True
+            hangups.cancel()
             notify_systemd("STOPPING=1")
             await run_in_threadpool(self._engine.leave, self._settings.drain_seconds)
             http.should_exit = True
@@ -150,27 +167,35 @@ class Process:
         self._report("stopping: commands continue, and other jobs are kept")
         return 0
 
-    def _tidy(self) -> None:
-        prune(self._engine)
-        self._server.close_left()
-
     def _on_signal(self) -> None:
         """End; at the second signal, without a wait for calls."""
         self._engine.hurries = self._ending.is_set()
         self._ending.set()
 
-    async def _on_hangup(self) -> None:
+    def _tidy(self) -> None:
         try:
-            for text in await run_in_threadpool(self._reload):
-                self._report(text)
-        except SlotwiseError as error:
-            self._report(f"the configuration was not changed: {error}")
+            prune(self._engine)
+            self._server.close_left()
+        except Exception as error:  # It is tried again; jobs must not end because of it.
+            self._report(f"old jobs cannot be removed now: {error!r}")
+
+    async def _on_hangups(self) -> None:
+        """Reload at SIGHUP; once for all that come meanwhile."""
+        while await self._hangup.wait():
+            self._hangup.clear()
+            try:
+                for text in await run_in_threadpool(self._reload):
+                    self._report(text)
+            except SlotwiseError as error:
+                self._report(f"the configuration was not changed: {error}")
+            except Exception as error:  # A defect: later signals work all the same.
+                self._report(f"the configuration was not changed: {error!r}")
 
     def _reload(self) -> list[str]:
         """Take over the settings that can change; what was changed, as text."""
-        settings = self._read()
-        texts = changed(self._engine, settings)
-        self._settings = self._engine.settings
+        with self._reloading:
+            texts = changed(self._engine, self._read())
+            self._settings = self._engine.settings
         for text in texts:
             self._store.note(time.time(), text)
         return texts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future as Waiting
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from slotwise.service.records import StoredCall, StoredJob
 from slotwise.service.store import Store
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding, OpenCalls, submit_after
+from slotwise.sessions.changes import JobChanges
 from slotwise.sessions.futures import Future, PackedError
 from slotwise.sessions.intake import SessionCore
 
@@ -213,6 +214,30 @@ class Streams:
                 future.cancel()
         if numbers is None:
             self.close(stream)
+
+    def change(self, stream: ServedStream, given: JobChanges) -> None:
+        """Change the job of a stream that has not arrived in the session."""
+        with self._core.lock:
+            stated: dict[str, Any] = {
+                "priority": given.priority,
+                "weight": given.weight,
+                "pool": given.pool,
+            }
+            if given.due is not None:
+                stated["deadline"] = self._core.now + given.due
+            known = {name: one for name, one in stated.items() if one is not None}
+            if stream.calls is None:
+                stream.job = replace(stream.job, **known)
+
+    def leave(self) -> None:
+        """Let all calls end, of which nothing is stored: the next server runs them.
+
+        Also those that wait for each other in a circle, for which a session would wait.
+        """
+        self.is_leaving = True
+        for stream in list(self._by_key.values()):
+            for future in reversed(list(stream.futures.values())):
+                future.cancel()
 
     def _over(self, stream: ServedStream, number: int, future: ServedFuture) -> None:
         """Store the end of a call, then notify its client."""

@@ -95,6 +95,8 @@ class _JobBatch:
         given, engine = self._given, self._engine
         if not 0 < len(given.jobs) <= JOBS_MAX:
             raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
+        if given.user is not None:
+            check_name("user", given.user)
         entries = [Submitted.of(stated, self._now) for stated in given.jobs]
         numbered = [engine.store.new_id(_stated_id(one.entry)) for one in entries]
         for (_, id), one in zip(numbered, entries, strict=True):
@@ -195,7 +197,8 @@ class _JobBatch:
             check_dependencies(jobs, filter(engine.is_open, names))
         also = {job.id: job for job in jobs}
         for job in jobs:
-            engine.check_pool(job.pool)
+            if not self._given.hold:  # Else it is checked already, and this is that of holding.
+                engine.check_pool(job.pool)
             engine.core.check_job(job, also)
         for made in by_id.values():
             made.open()
