@@ -344,11 +344,14 @@ class Engine:
         for _, _, execution in list(self._live.values()):
             if isinstance(execution, SupervisedCommands):
                 execution.leave()
-        with suppress(RuntimeError):  # The session has ended by an error.
-            for host in self.session.hosts():
-                self.session.remove_host(host.name, drain=True)
-        until = time.monotonic() + seconds
-        while self.streams.are_running and time.monotonic() < until and not self.hurries:
+        if self._spawner is not None:  # The workers of Dask stay, as others use them.
+            with suppress(RuntimeError):  # The session has ended by an error.
+                for host in self.session.hosts():
+                    self.session.remove_host(host.name, drain=True)
+        until, running = time.monotonic() + seconds, self.streams.running()
+        while time.monotonic() < until and not self.hurries:
+            if not any(one.running() for one in running):
+                break
             time.sleep(0.05)
         self.is_leaving = True
         self.streams.leave()

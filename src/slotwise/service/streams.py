@@ -112,11 +112,10 @@ class Streams:
         """The clients of the streams that are not over."""
         return {one.client for one in list(self._by_key.values())}
 
-    @property
-    def are_running(self) -> bool:
-        """Whether a call runs."""
+    def running(self) -> list[ServedFuture]:
+        """The calls that run."""
         streams = list(self._by_key.values())
-        return any(one.running() for each in streams for one in list(each.futures.values()))
+        return [f for one in streams for f in list(one.futures.values()) if f.running()]
 
     def open(
         self, record: StoredJob, binding: Binding, program: str, *, grows: bool
