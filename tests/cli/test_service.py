@@ -115,6 +115,7 @@ def test_a_deadline_is_an_instant() -> None:
         ("submit --slots x -- b", "--slots is 'x'; expected a whole number"),
         ("submit --pool", "--pool needs a value"),
         ("submit --memory lots -- b", "--memory is 'lots'"),
+        ("submit --memory 8 -- b", "--memory is '8', in bytes; add a unit, as in 8GiB"),
         ("submit --json --follow -- b", "leave out --follow"),
         ("submit --array 1-x -- b", "--array is '1-x'"),
         ("submit --env A -- b", "expected NAME=VALUE"),

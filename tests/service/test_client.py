@@ -22,6 +22,7 @@ from service.conftest import RunningServer
 from sessions.small_calls import fail, touch_and_wait, wait_for_file
 from slotwise import Calls, Client, InputError, Job, Phase, SlotwiseError, Tasks
 from slotwise.service.transport import NoServerError, ServerClosedError
+from slotwise.service.views import IDLE
 from waiting import until
 
 PATIENCE = 60.0
@@ -291,3 +292,22 @@ def test_a_changed_module_is_imported_again(server: RunningServer, tmp_path: Pat
     assert [run(first), run(second), run(first)] == ["{1}", "{2}", "{1}"]
     write("first", 333)
     assert [run(first), run(second)] == ["{333}", "{2}"]
+
+
+def test_an_open_executor_waits_with_its_numbers_over_a_kill(
+    server: RunningServer, client: Client
+) -> None:
+    """It is not queued: all its calls are done. The next server counts those before it."""
+    executor = client.executor(name="night")
+    assert [executor.submit(abs, -n).result() for n in range(3)] == [0, 1, 2]
+
+    def looks_idle() -> bool:
+        job = server.job("night")
+        numbers = (job["tasks_done"], job["tasks"])
+        return (job["state"], job["reason"], *numbers) == ("waiting", IDLE, 3, 3)
+
+    until(looks_idle)
+    server.restart()
+    until(looks_idle)
+    executor.shutdown()
+    until(lambda: server.job("night")["state"] == "done")

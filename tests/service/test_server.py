@@ -291,6 +291,7 @@ def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]
         )
         texts = server.post("/v1/reload")["changes"]
         assert len(texts) == 4, texts
+        assert any("pool a has changed: weight 3" in text for text in texts), texts
         assert server.post("/v1/reload")["changes"] == []
         status = server.get("/v1")
         assert (status["scheduler"], status["objective"]) == ("fifo", "stretch")

@@ -161,7 +161,8 @@ class Process:
 
     async def _on_hangup(self) -> None:
         try:
-            for text in await run_in_threadpool(self._reload):
+            texts = await run_in_threadpool(self._reload)
+            for text in texts or ["the configuration is as before"]:
                 self._report(text)
         except SlotwiseError as error:
             self._report(f"the configuration was not changed: {error}")

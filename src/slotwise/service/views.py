@@ -19,6 +19,9 @@ TASKS_MAX = 1_000
 LIVE = frozenset({"queued", "waiting", "held", "running"})
 """The states of jobs that are not over."""
 
+IDLE = "all its calls are done; more may come"
+"""Why a job of calls waits that has none."""
+
 EXPLAINED_MAX = 200
 """Of how many jobs a list says why they wait."""
 
@@ -144,17 +147,22 @@ def _job(
         return plain
     plain["tasks"] = max(live.tasks, record.tasks)
     plain["tasks_done"], plain["tasks_running"] = live.done, live.running
+    stream = engine.streams.of_job(record.id)
+    if stream is not None:  # The session has only calls of this start of the server.
+        plain["tasks"] = max(plain["tasks"], len(stream.numbers))
+        plain["tasks_done"] = max(0, len(stream.numbers) - len(stream.futures))
     plain["slots"] = live.slots
     plain["reason"] = live.reason
     if live.running:
         plain["state"] = "running"
     elif not record.held:
-        if live.has_arrived and live.done == live.tasks:  # More calls may come.
-            plain["state"] = "waiting"
         before = [job for job in record.after if engine.is_open(job)]
-        if before or (engine.streams.of_job(record.id) and not live.has_arrived):
-            plain["state"] = "waiting"
-            plain["reason"] = f"for {', '.join(before)}" if before else "for other calls"
+        if before:
+            plain["state"], plain["reason"] = "waiting", f"for {', '.join(before)}"
+        elif stream is not None and not stream.futures:
+            plain["state"], plain["reason"] = "waiting", IDLE
+        elif stream is not None and not live.has_arrived:
+            plain["state"], plain["reason"] = "waiting", "for other calls"
     return plain
 
 
