@@ -311,3 +311,16 @@ def test_an_open_executor_waits_with_its_numbers_over_a_kill(
     until(looks_idle)
     executor.shutdown()
     until(lambda: server.job("night")["state"] == "done")
+
+
+def test_a_running_job_is_attached_as_running(
+    server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    """A future of another program knows what has happened before it."""
+    future = client.submit(wait_for_file, str(tmp_path / "go"))
+    until(future.running)
+    with Client(server.url) as other:
+        attached = other.job(future.job)
+        assert attached.running()
+        (tmp_path / "go").touch()
+        assert attached.result(PATIENCE) == str(tmp_path / "go")

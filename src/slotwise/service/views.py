@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from slotwise.core.errors import InputError
@@ -153,6 +152,8 @@ def _job(
         plain["tasks_done"] = max(0, len(stream.numbers) - len(stream.futures))
     plain["slots"] = live.slots
     plain["reason"] = live.reason
+    if record.held:
+        plain["reason"] = _held(record)
     if live.running:
         plain["state"] = "running"
     elif not record.held:
@@ -164,6 +165,10 @@ def _job(
         elif stream is not None and not live.has_arrived:
             plain["state"], plain["reason"] = "waiting", "for other calls"
     return plain
+
+
+def _held(record: StoredJob) -> str:
+    return f"`slotwise release {record.id}` lets its tasks begin"
 
 
 def running(engine: Engine) -> list[str]:
@@ -264,17 +269,17 @@ def status_json(engine: Engine) -> dict[str, Any]:
 
 def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     """Why a job holds no more slots."""
+    is_over = record.state in OVER
     with suppress(InputError):
-        if record.state not in OVER:
+        if not is_over and not record.held:
             found = engine.core.explain(record.id)
             text = "\n".join(explanation_lines(found, is_now=True))
-            if record.held:  # The session says that the pool of held jobs is closed.
-                found = replace(found, pool=record.pool)
-                remedy = f"`slotwise release {record.id}` lets its tasks begin"
-                text = f"{record.id}, in pool {record.pool}, is held: {remedy}"
             return {"job": record.id, "text": text, **found.to_plain()}
-    text = f"job {record.id} is over: {record.state}"
-    if record.state not in OVER:  # It arrives, or its end is not stored yet.
+    if is_over:
+        text = f"job {record.id} is over: {record.state}"
+    elif record.held:  # The session knows a closed pool only.
+        text = f"job {record.id} is held: {_held(record)}"
+    else:  # It arrives, or its end is not stored yet.
         text = f"job {record.id} holds no slots at this instant"
     return {
         "job": record.id,
