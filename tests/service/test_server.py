@@ -10,13 +10,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from service.conftest import RunningServer
 from slotwise.core.errors import InputError
-from slotwise.service.transport import MissingJobError, ServerClosedError, ServerRefusedError
+from slotwise.service.transport import (
+    MissingJobError,
+    NoServerError,
+    ServerClosedError,
+    ServerRefusedError,
+    Transport,
+)
 from waiting import until
 
 
@@ -318,3 +325,14 @@ def test_a_server_that_stops_accepts_nothing(server: RunningServer) -> None:
     with pytest.raises(ServerClosedError):
         submit_until_closed()
     assert server.process.wait(60) == 0
+
+
+def test_a_wait_is_told_that_the_server_stops(server: RunningServer) -> None:
+    """It can go on with the next server."""
+    (job,) = server.submit({"command": "sleep 100"})
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(Transport(server.url).get, f"/v1/jobs/{job}/wait", timeout=60)
+        until(lambda: server.job(job)["tasks_running"])
+        server.end()
+        with pytest.raises((ServerClosedError, NoServerError)):
+            waits.result(60)
