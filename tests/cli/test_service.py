@@ -19,9 +19,11 @@ from click.testing import Result
 
 from fake_service import FakeService, fake_service
 from slotwise.__main__ import VERBS
+from slotwise.cli import following
 from slotwise.cli import service as verbs
 from slotwise.cli.following import exit_code
 from slotwise.cli.submit import entry_of, parse_words, request_of
+from slotwise.service.transport import NoServerError, ServerClosedError
 
 TIMEOUT = 60.0
 
@@ -115,6 +117,7 @@ def test_a_deadline_is_an_instant() -> None:
         ("submit --slots x -- b", "--slots is 'x'; expected a whole number"),
         ("submit --pool", "--pool needs a value"),
         ("submit --memory lots -- b", "--memory is 'lots'"),
+        ("submit --memory 8 -- b", "--memory is '8', in bytes; add a unit, as in 8GiB"),
         ("submit --json --follow -- b", "leave out --follow"),
         ("submit --array 1-x -- b", "--array is '1-x'"),
         ("submit --env A -- b", "expected NAME=VALUE"),
@@ -395,3 +398,26 @@ def test_a_shell_in_a_removed_folder_is_told(tmp_path: Path, service: FakeServic
     done = subprocess.run(script, shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("slotwise: the folder of this shell no longer exists")
+
+
+def test_a_wait_goes_on_with_the_next_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A restart does not end it; without a server from the beginning there is no wait."""
+    monkeypatch.setattr(following, "ANY_SECONDS", 0.0)
+    answers: list[Any] = [ServerClosedError("it has ended"), NoServerError("none listens")]
+    answers += [{"state": "done"}, NoServerError("none listens")]
+
+    class Restarted:
+        def get(self, path: str, **query: Any) -> Any:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    transport: Any = Restarted()
+    assert following.wait_for(transport, "a") == {"state": "done"}
+    message = "slotwise: it has ended; waiting 60 s for another\n"
+    assert capsys.readouterr().err == message
+    with pytest.raises(NoServerError):
+        following.wait_for(transport, "a")

@@ -22,6 +22,7 @@ from service.conftest import RunningServer
 from sessions.small_calls import fail, touch_and_wait, wait_for_file
 from slotwise import Calls, Client, InputError, Job, Phase, SlotwiseError, Tasks
 from slotwise.service.transport import NoServerError, ServerClosedError
+from slotwise.service.views import IDLE
 from waiting import until
 
 PATIENCE = 60.0
@@ -312,3 +313,35 @@ def _begin_and_sleep(path: str) -> None:
     with open(path, "a") as file:
         file.write("begun\n")
     time.sleep(PATIENCE)
+
+
+def test_an_open_executor_waits_with_its_numbers_over_a_kill(
+    server: RunningServer, client: Client
+) -> None:
+    """It is not queued: all its calls are done. The next server counts those before it."""
+    executor = client.executor(name="night")
+    assert [executor.submit(abs, -n).result() for n in range(3)] == [0, 1, 2]
+
+    def looks_idle() -> bool:
+        job = server.job("night")
+        numbers = (job["tasks_done"], job["tasks"])
+        return (job["state"], job["reason"], *numbers) == ("waiting", IDLE, 3, 3)
+
+    until(looks_idle)
+    server.restart()
+    until(looks_idle)
+    executor.shutdown()
+    until(lambda: server.job("night")["state"] == "done")
+
+
+def test_a_running_job_is_attached_as_running(
+    server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    """A future of another program knows what has happened before it."""
+    future = client.submit(wait_for_file, str(tmp_path / "go"))
+    until(future.running)
+    with Client(server.url) as other:
+        attached = other.job(future.job)
+        assert attached.running()
+        (tmp_path / "go").touch()
+        assert attached.result(PATIENCE) == str(tmp_path / "go")

@@ -10,13 +10,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from service.conftest import RunningServer
 from slotwise.core.errors import InputError
-from slotwise.service.transport import MissingJobError, ServerClosedError, ServerRefusedError
+from slotwise.service.transport import (
+    MissingJobError,
+    NoServerError,
+    ServerClosedError,
+    ServerRefusedError,
+    Transport,
+)
 from waiting import until
 
 
@@ -291,6 +298,7 @@ def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]
         )
         texts = server.post("/v1/reload")["changes"]
         assert len(texts) == 4, texts
+        assert any("pool a has changed: weight 3" in text for text in texts), texts
         assert server.post("/v1/reload")["changes"] == []
         status = server.get("/v1")
         assert (status["scheduler"], status["objective"]) == ("fifo", "stretch")
@@ -317,3 +325,14 @@ def test_a_server_that_stops_accepts_nothing(server: RunningServer) -> None:
     with pytest.raises(ServerClosedError):
         submit_until_closed()
     assert server.process.wait(60) == 0
+
+
+def test_a_wait_is_told_that_the_server_stops(server: RunningServer) -> None:
+    """It can go on with the next server."""
+    (job,) = server.submit({"command": "sleep 100"})
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(Transport(server.url).get, f"/v1/jobs/{job}/wait", timeout=60)
+        until(lambda: server.job(job)["tasks_running"])
+        server.end()
+        with pytest.raises((ServerClosedError, NoServerError)):
+            waits.result(60)

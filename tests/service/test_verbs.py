@@ -110,14 +110,15 @@ def test_the_server_its_pools_and_hosts(slotwise: Shell) -> None:
 
 def test_failed_and_held_jobs_are_told_as_they_are(slotwise: Shell) -> None:
     """The numbers of tasks by state; how a held job begins; no instant of the server."""
-    line = "exit $SLOTWISE_TASK"
-    slotwise("submit", "--id", "a", "--array", "2", "--attempts", "1", "--wait", "--", line)
+    words = ("--id", "a", "--array", "2", "--slots-max", "1", "--attempts", "1", "--wait")
+    assert slotwise("submit", *words, "exit $SLOTWISE_TASK").exit_code == 1
     job = slotwise.json("status", "a")
     assert (job["tasks_done"], job["tasks_failed"]) == (1, 1)
     assert "1/2 done, 0 running, 1 failed" in slotwise("status", "a").stdout
     slotwise("submit", "--id", "b", "--hold", "--", "true")
-    held = "b, in pool default, is held: `slotwise release b` lets its tasks begin\n"
-    assert slotwise("explain", "b").stdout == held
+    held = "`slotwise release b` lets its tasks begin"
+    assert slotwise("explain", "b").stdout == f"job b is held: {held}\n"
+    assert slotwise.json("status", "b")["reason"] == held
     assert Client(slotwise.url).job("a").explain().status.startswith("job a is over: failed")
 
 

@@ -12,7 +12,13 @@ from typing import Any
 from slotwise.cli.application import show_message
 from slotwise.cli.streams import has_reader
 from slotwise.insight.report.text import in_short, printable
-from slotwise.service.transport import MissingJobError, NoServerError, Transport, job_path
+from slotwise.service.transport import (
+    MissingJobError,
+    NoServerError,
+    ServerClosedError,
+    Transport,
+    job_path,
+)
 
 OVER = frozenset({"done", "failed", "cancelled", "lost"})
 """The states of jobs that have ended."""
@@ -25,6 +31,9 @@ WAIT_SECONDS = 30.0
 
 ANY_SECONDS = 0.5
 """Seconds between looks at several jobs of which the first end counts."""
+
+RETURN_SECONDS = 60.0
+"""How long a wait continues after the end of its server, until another one has started."""
 
 FAILED, TIMED_OUT, CANCELLED = 1, 124, 130
 """Exit codes: for a failure without one of its own, for `--timeout`, for a cancelled job."""
@@ -70,11 +79,28 @@ def exit_code(job: Job) -> int:
 
 
 def wait_for(transport: Transport, job: str, until: float | None = None) -> Job:
-    """The job when it is over, or as it is at an instant of the monotonic clock."""
+    """The job when it is over, or as it is at an instant of the monotonic clock.
+
+    If the server ends meanwhile, another one is awaited for `RETURN_SECONDS`.
+    """
+    lost_at: float | None = None
     while True:
         left = WAIT_SECONDS if until is None else max(0.0, until - time.monotonic())
         timeout = min(WAIT_SECONDS, left)
-        found: Job = transport.get(job_path(job, "wait"), timeout=f"{timeout:.3f}")
+        try:
+            found: Job = transport.get(job_path(job, "wait"), timeout=f"{timeout:.3f}")
+        except (NoServerError, ServerClosedError) as error:
+            now = time.monotonic()
+            if lost_at is None:
+                if isinstance(error, NoServerError):  # There was none from the beginning.
+                    raise
+                lost_at = now
+                show_message(f"slotwise: {error}; waiting {RETURN_SECONDS:g} s for another")
+            if now >= lost_at + RETURN_SECONDS or (until is not None and now >= until):
+                raise
+            time.sleep(ANY_SECONDS)
+            continue
+        lost_at = None
         if is_over(found) or (until is not None and time.monotonic() >= until):
             return found
 

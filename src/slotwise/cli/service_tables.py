@@ -211,7 +211,7 @@ def show_job(job: Plain) -> None:
         "deadline": _dated(job.get("deadline"), now),
         "tasks": f"{tasks_done(job)} done, {job.get('tasks_running') or 0} running,"
         f" {job.get('tasks_failed') or 0} failed",
-        "exit code": job.get("code"),
+        "exit code": _code(job.get("code")),
         "restarts": job.get("restarts") or None,
     }
     why = in_short(job.get("reason") or "")
@@ -220,6 +220,13 @@ def show_job(job: Plain) -> None:
     print("\n".join(map(printable, lines)))
     if job.get("tasks_listed"):
         console().print(_tasks_table(job["tasks_listed"], now))
+
+
+def _code(code: int | None) -> str | None:
+    """An exit code as `slotwise wait` has it; negative ones are signals."""
+    if code is None or code >= 0:
+        return None if code is None else str(code)
+    return f"{128 - code} (signal {-code})"
 
 
 def _is_known(value: object) -> bool:

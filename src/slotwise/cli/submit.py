@@ -41,6 +41,9 @@ SHELL_SIGNS = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~]")
 _OF_ENTRY = re.compile(r"^jobs\[0\]\.(\w+)")
 """The place of a value in the entry of a command, in messages of the server."""
 
+MIB = 1024**2
+"""The bytes from which an amount of memory without a unit is taken for one."""
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
@@ -283,7 +286,11 @@ def _memory(text: str) -> int | str:
     """A size, which the server parses. InputError for one that no size begins as."""
     if not text[:1].isdecimal():
         raise InputError(f"--memory is {text!r}; expected a size such as 512MB or 8GiB")
-    return int(text) if text.isdecimal() else text
+    if not text.isdecimal():
+        return text
+    if int(text) < MIB:
+        raise InputError(f"--memory is {text!r}, in bytes; add a unit, as in {text}GiB")
+    return int(text)
 
 
 def _seconds_or_text(text: str) -> float | str:

@@ -36,6 +36,8 @@ def attach(core: RemoteCore, future: Future[Any], job: Mapping[str, Any]) -> Non
         else:
             core.settle_job(future, header, parts)
 
+    if job["state"] == "running":
+        future._start()
     is_taken: list[bool] = []
     body = {"client": uuid.uuid4().hex, "calls": {}, "jobs": [future.job]}
     core.receives(lambda: body, received, lambda: bool(is_taken) or future.done())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.core.objective import Objective
+from slotwise.core.pools import Pool
 from slotwise.service.engine import Engine
 from slotwise.service.settings import Settings
 
@@ -54,8 +55,18 @@ def _pool_changes(old: Settings, new: Settings) -> list[str]:
     texts = [f"pool {name} is new" for name in after if name not in before]
     texts += [f"pool {name} is no longer stated" for name in before if name not in after]
     texts += [
-        f"pool {name} has changed"
+        f"pool {name} has changed: {', '.join(_differing(before[name], after[name]))}"
         for name in after
         if name in before and before[name] != after[name]
     ]
     return texts
+
+
+def _differing(old: Pool, new: Pool) -> list[str]:
+    """What has another value in a pool now; numbers with their values."""
+    values = [(one.name, getattr(old, one.name), getattr(new, one.name)) for one in fields(new)]
+    return [
+        f"{name} {now} ({was} before)" if isinstance(now, int | float) else name
+        for name, was, now in values
+        if was != now
+    ]

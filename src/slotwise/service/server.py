@@ -83,6 +83,8 @@ def answering(handler: Handler) -> Handler:
             return refusal(400, "input", "the body is nested too deeply")
         except RuntimeError as error:  # The session is closed.
             return refusal(503, "closed", str(error))
+        except asyncio.CancelledError:  # It waited for a job, and the server stops.
+            return refusal(503, "closed", "the server stops; jobs are kept")
 
     return answer
 

@@ -184,7 +184,8 @@ class Process:
         while await self._hangup.wait():
             self._hangup.clear()
             try:
-                for text in await run_in_threadpool(self._reload):
+                texts = await run_in_threadpool(self._reload)
+                for text in texts or ["the configuration is as before"]:
                     self._report(text)
             except SlotwiseError as error:
                 self._report(f"the configuration was not changed: {error}")

@@ -58,7 +58,7 @@ def shown_job(job: Mapping[str, Any], started: float) -> SessionJob:
         done=job["tasks_done"],
         running=job["tasks_running"],
         slots=job.get("slots") or 0,
-        since=submitted - started if shown == "waiting" else None,
+        since=max(0.0, submitted - started) if shown == "waiting" else None,
         reason=job.get("reason") or "",
         response=(job.get("ended") or time.time()) - submitted,
     )

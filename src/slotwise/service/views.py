@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from slotwise.core.errors import InputError
@@ -18,6 +17,9 @@ TASKS_MAX = 1_000
 
 LIVE = frozenset({"queued", "waiting", "held", "running"})
 """The states of jobs that are not over."""
+
+IDLE = "all its calls are done; more may come"
+"""Why a job of calls waits that has none."""
 
 EXPLAINED_MAX = 200
 """Of how many jobs a list says why they wait."""
@@ -144,18 +146,29 @@ def _job(
         return plain
     plain["tasks"] = max(live.tasks, record.tasks)
     plain["tasks_done"], plain["tasks_running"] = live.done, live.running
+    stream = engine.streams.of_job(record.id)
+    if stream is not None:  # The session has only calls of this start of the server.
+        plain["tasks"] = max(plain["tasks"], len(stream.numbers))
+        plain["tasks_done"] = max(0, len(stream.numbers) - len(stream.futures))
     plain["slots"] = live.slots
     plain["reason"] = live.reason
+    if record.held:
+        plain["reason"] = _held(record)
     if live.running:
         plain["state"] = "running"
     elif not record.held:
-        if live.has_arrived and live.done == live.tasks:  # More calls may come.
-            plain["state"] = "waiting"
         before = [job for job in record.after if engine.is_open(job)]
-        if before or (engine.streams.of_job(record.id) and not live.has_arrived):
-            plain["state"] = "waiting"
-            plain["reason"] = f"for {', '.join(before)}" if before else "for other calls"
+        if before:
+            plain["state"], plain["reason"] = "waiting", f"for {', '.join(before)}"
+        elif stream is not None and not stream.futures:
+            plain["state"], plain["reason"] = "waiting", IDLE
+        elif stream is not None and not live.has_arrived:
+            plain["state"], plain["reason"] = "waiting", "for other calls"
     return plain
+
+
+def _held(record: StoredJob) -> str:
+    return f"`slotwise release {record.id}` lets its tasks begin"
 
 
 def running(engine: Engine) -> list[str]:
@@ -256,17 +269,17 @@ def status_json(engine: Engine) -> dict[str, Any]:
 
 def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     """Why a job holds no more slots."""
+    is_over = record.state in OVER
     with suppress(InputError):
-        if record.state not in OVER:
+        if not is_over and not record.held:
             found = engine.core.explain(record.id)
             text = "\n".join(explanation_lines(found, is_now=True))
-            if record.held:  # The session says that the pool of held jobs is closed.
-                found = replace(found, pool=record.pool)
-                remedy = f"`slotwise release {record.id}` lets its tasks begin"
-                text = f"{record.id}, in pool {record.pool}, is held: {remedy}"
             return {"job": record.id, "text": text, **found.to_plain()}
-    text = f"job {record.id} is over: {record.state}"
-    if record.state not in OVER:  # It arrives, or its end is not stored yet.
+    if is_over:
+        text = f"job {record.id} is over: {record.state}"
+    elif record.held:  # The session knows a closed pool only.
+        text = f"job {record.id} is held: {_held(record)}"
+    else:  # It arrives, or its end is not stored yet.
         text = f"job {record.id} holds no slots at this instant"
     return {
         "job": record.id,
