@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import select
 from typing import Any
 
+import pytest
+
 from slotwise import Job, Phase, Tasks
-from slotwise.backends.inbox import Inbox
+from slotwise.backends.inbox import Inbox, Wakeup
 from slotwise.backends.local.call_stream import CallFiles, CallStream
 from slotwise.core.events import JobCancelled, JobsClosed, PoolsChanged, TasksAdded
 
@@ -67,3 +71,23 @@ def test_entries_are_taken_in_the_order_in_which_they_were_put() -> None:
     assert next(entries) == first
     inbox.put_back(first)
     assert taken(inbox, 2.0) == [first, second]
+
+
+def test_a_wakeup_within_a_reset_does_not_end_all_later_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread rings just before the signal of the first one is read."""
+    wakeup = Wakeup()
+    wakeup.ring()
+    read = os.eventfd_read
+
+    def ring_and_read(channel: int) -> int:
+        wakeup.ring()
+        return read(channel)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "eventfd_read", ring_and_read)
+        wakeup.reset()
+    wakeup.ring()
+    assert select.select([wakeup.channel], [], [], 0)[0] == [wakeup.channel]
+    wakeup.close()

@@ -120,9 +120,13 @@ class Wakeup:
                     os.eventfd_write(self.channel, 1)
 
     def reset(self) -> None:
-        """Reset after `ring`, before handling the event."""
-        self._has_rung = False
+        """Reset after `ring`, before handling the event.
+
+        First the channel: a `ring` in between has its event handled now. The other way round,
+        its signal would be read, and it would seem to have rung, so that none rang again.
+        """
         os.eventfd_read(self.channel)
+        self._has_rung = False
 
     def close(self) -> None:
         """Close the descriptor. Idempotent."""
