@@ -123,7 +123,7 @@ def test_a_reader_that_reads_nothing_takes_no_memory(server: RunningServer) -> N
     assert server.job(job)["state"] == "done"
     assert memory(server) - before < 100 << 20
     for one in readers:
-        one.close()  # type: ignore[attr-defined]
+        one.close()
 
 
 def memory(server: RunningServer) -> int:

@@ -183,7 +183,7 @@ class Planner:
         folder: str,
         environ: Mapping[str, str],
         *,
-        outputs: Mapping[str, Sequence[str]],
+        outputs: Callable[[], Mapping[str, Sequence[str]]],
         changed: Mapping[str, Any] = NOTHING,
         done: Sequence[int] = (),
         since: float | None = None,
@@ -192,7 +192,7 @@ class Planner:
 
         A job with user code is planned in a process of its own, which takes a second.
 
-        outputs  the folders of other jobs that are not over, by id
+        outputs  gives the folders of other jobs that are not over, by id, for a program
         changed  properties in place of those of its entry
         done     the tasks that do not run again
         since    when a job was submitted that may have run; it replaces its own output
@@ -209,7 +209,7 @@ class Planner:
                 job=id,
                 now=self.core.now,
                 about=about,
-                outputs=outputs,
+                outputs=outputs(),
                 limits=self.limits,
                 environ=environ,
                 path=[folder],

@@ -90,7 +90,7 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         replace(spec, before=before),
         record.folder,
         environ or {},
-        outputs=engine.outputs(),
+        outputs=engine.outputs,
         changed=_changed(record),
         done=done,
         since=record.submitted,

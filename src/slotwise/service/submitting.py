@@ -144,15 +144,13 @@ class _JobBatch:
         if failed:
             reason = predecessor_failed(failed)
             return replace(record, state="cancelled", reason=reason, ended=self._now), None
-        planned = {made.job.id: made.outputs for _, made in self._found if made is not None}
-        outputs = {**self._engine.outputs(), **planned}
         pool = one.entry.get("pool", "default")
         if given.hold:
             check_name(f"job {id!r}: pool", pool)
             self._engine.check_pool(pool)
         changed = {"pool": HELD} if given.hold else NOTHING
         execution = self._engine.planner.execution(
-            id, spec, given.folder, given.environ, outputs=outputs, changed=changed
+            id, spec, given.folder, given.environ, outputs=self._outputs, changed=changed
         )
         job = execution.job
         tasks = sum(phase.tasks.count for phase in job.phases)
@@ -168,6 +166,11 @@ class _JobBatch:
             ),
             execution,
         )
+
+    def _outputs(self) -> dict[str, tuple[str, ...]]:
+        """The folders that other jobs write to, also those of this submission."""
+        planned = {made.job.id: made.outputs for _, made in self._found if made is not None}
+        return {**self._engine.outputs(), **planned}
 
     def _predecessors(self, one: Submitted, id: str) -> tuple[dict[str, str], str]:
         """The jobs that it must wait for, by the names it states, and one that has failed."""

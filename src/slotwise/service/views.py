@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,8 +22,11 @@ LIVE = frozenset({"queued", "waiting", "held", "running"})
 IDLE = "all its calls are done; more may come"
 """Why a job of calls waits that has none."""
 
-EXPLAINED_MAX = 200
-"""Of how many jobs a list says why they wait."""
+EXPLAINED_MIN = 10
+"""Of how many jobs a list always says why they wait."""
+
+EXPLAIN_SECONDS = 0.02
+"""For how long a list says so of more jobs. Meanwhile, nothing else is decided."""
 
 
 class Live:
@@ -85,6 +89,7 @@ def _live(engine: Engine, jobs: Sequence[str]) -> Mapping[str, Live]:
 
     def read() -> dict[str, Live]:
         found, explained = dict[str, Live](), 0
+        until = time.perf_counter() + EXPLAIN_SECONDS
         for job in jobs:
             found[job] = one = Live()
             phases = state.phases_of(job)
@@ -94,7 +99,7 @@ def _live(engine: Engine, jobs: Sequence[str]) -> Mapping[str, Live]:
                 one.done += phase.done + phase.dropped
                 one.running += len(phase.launches)
                 one.slots += len(phase.launches) * phase.phase.slots
-            if phases and explained < EXPLAINED_MAX:
+            if phases and (explained < EXPLAINED_MIN or time.perf_counter() < until):
                 explained += 1
                 row = views.job(job, state.now)
                 one.reason, one.slots = row.reason, row.slots
