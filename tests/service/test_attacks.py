@@ -179,7 +179,7 @@ def test_calls_that_come_after_hold_wait_for_release(server: RunningServer) -> N
     (job,) = post("/v1/calls", frame({**OPEN, "stream": "k"}))["jobs"].values()
     server.post(job_path(job, "hold"))
     post("/v1/calls", stream("k", (0, [None])))
-    assert server.get(job_path(job, "explain"))["pool"] == "held"
+    until(lambda: server.get(job_path(job, "explain"))["pool"] == "held")
     server.post(job_path(job, "release"))
     assert server.wait(job)["state"] == "failed"  # It is no pickle.
 
