@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from service.servers import processes_of
+from slotwise.jobs.endings import descendants
 from slotwise.service.supervised_runner import SupervisorLink
 from slotwise.service.transport import NoServerError, ServerClosedError, Transport, job_path
 from waiting import until
@@ -139,7 +140,7 @@ def make_server() -> Iterator[Callable[..., RunningServer]]:
         for one in made:
             if one.process is not None and one.process.poll() is None:
                 one.end(signal.SIGKILL)
-            end_processes(one.folder)
+            end_processes(one.folder / "service")
 
 
 @pytest.fixture
@@ -151,5 +152,6 @@ def server(make_server: Callable[..., RunningServer]) -> RunningServer:
 def end_processes(folder: Path) -> None:
     """End the supervisors that a killed server has left, with their commands."""
     for pid in processes_of(folder):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        for one in (*descendants(pid), pid):
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)

@@ -243,7 +243,7 @@ class ServiceApp:
                     if listener.is_overrun:
                         return
                     found = [one for one in news if isinstance(one, bytes)]
-                    if len(found) < len(news):  # Of a job, only that it has changed.
+                    if any(one in OVER for one in news if isinstance(one, str)):  # A job ended.
                         found += await run_in_threadpool(self._calls.ended, {}, jobs)
                     yield b"".join(found) or frame({"beat": time.time()})
             finally:
