@@ -11,7 +11,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from types import ModuleType
+
+CLOCK_NS = 20_000_000
+"""The time of a file may be this much before that of the clock."""
 
 
 class OwnModules:
@@ -22,12 +26,14 @@ class OwnModules:
         self._others: frozenset[str] = frozenset()  # the modules that stay
         self._files: dict[str, tuple[str, int, int]] = {}  # path, time and size, by module
         self._count = 0  # of all modules when these were looked for
+        self._last = 0  # when that was, in nanoseconds of the clock of files
 
     def use(self, folders: tuple[str, ...]) -> None:
         """Let the code of a call import from its folders. Costs a `stat` for each module."""
         if not self._others:
             self._others = frozenset(sys.modules)
         self._find()
+        self._last = time.time_ns() - CLOCK_NS
         if folders != self._folders or self._have_changed():
             for name in self._files:
                 sys.modules.pop(name, None)
@@ -47,7 +53,10 @@ class OwnModules:
                 continue
             path = _path(module)
             if any(path.startswith(f"{folder}{os.sep}") for folder in self._folders):
-                self._files[name] = (path, *_sign(path))
+                written, size = _sign(path)
+                # It was imported since the last call. If the file was written since then, too,
+                # that may have been after the import.
+                self._files[name] = path, written if written < self._last else 0, size
         self._count = len(sys.modules)
 
     def _have_changed(self) -> bool:
