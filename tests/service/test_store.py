@@ -180,36 +180,45 @@ def test_calls_are_kept_until_they_have_ended(store: Store) -> None:
     ]
     store.add_calls({"calls": calls}).result()
     store.add_calls({"calls": [replace(calls[0], parts=(b"other",))]}).result()
-    assert list(store.calls("calls")) == calls
+    assert calls_of(store, "calls") == calls
     assert files(store) == 2
     assert store.end_call("calls", 2, True, LARGE, "/out\udcff", 9.0).result()
     assert not store.end_call("calls", 2, False, b"late", "", 10.0).result()
     assert not store.end_call("calls", 7, True, b"unknown", "", 10.0).result()
     assert store.end_call("calls", 3, None, None, "", 9.0, state="cancelled").result()
     assert files(store) == 1
-    assert store.result("calls", 2) == (True, LARGE)
-    assert store.result("calls", 3) is None
-    assert store.result("calls", 0) is None
-    assert list(store.calls("calls", only_open=True)) == calls[:1]
+    states = [(0, "open", False), (2, "done", True), (3, "cancelled", False)]
+    assert store.call_states("calls") == states
+    assert store.call("calls", 0) == calls[0]
+    assert store.call("calls", 1) is None
     ended = replace(
         *(calls[1],), parts=(), state="done", value=LARGE, is_value=True, printed="/out\udcff",
         ended=9.0,
     )  # fmt: skip
-    assert list(store.calls("calls"))[1] == ended
+    assert calls_of(store, "calls")[1] == ended
 
 
-def test_calls_may_end_while_they_are_read(store: Store, monkeypatch: Any) -> None:
-    """Each call is read as it is then, and pages follow each other."""
-    monkeypatch.setattr(module, "PAGE", 3)
+def calls_of(store: Store, job: str) -> list[StoredCall]:
+    """All calls of a job."""
+    found = [store.call(job, one.number) for one in store.call_states(job)]
+    assert None not in found
+    return [one for one in found if one]
+
+
+def test_calls_may_end_while_they_are_read(store: Store) -> None:
+    """Each call is read as it is then, although the file of its parts has gone."""
     added(store, "calls")
-    store.add_calls({"calls": [StoredCall("calls", n, (LARGE,), (None,)) for n in range(7)]})
-    assert store.end_call("calls", 0, True, b"", "", 1.0).result()
-    reading = store.calls("calls", only_open=True)
-    assert next(reading).number == 1
-    for number in 2, 4:
-        assert store.end_call("calls", number, True, b"", "", 1.0).result()
-    assert [call.number for call in reading] == [3, 5, 6]
-    assert [call.number for call in store.calls("calls")] == list(range(7))
+    calls = [StoredCall("calls", number, (LARGE,), (None,)) for number in range(7)]
+    store.add_calls({"calls": calls}).result()
+    found = []
+    for one in store.call_states("calls"):
+        if one.number in (2, 4):
+            assert store.end_call("calls", one.number, True, b"", "", 1.0).result()
+        call = store.call("calls", one.number)
+        assert call is not None
+        found.append((call.state, call.parts == (LARGE,)))
+    ended = ("done", False)
+    assert found == [ended if number in (2, 4) else ("open", True) for number in range(7)]
 
 
 def test_calls_of_an_unknown_job_fail_alone(store: Store) -> None:
@@ -281,7 +290,7 @@ def test_retention_removes_the_jobs_that_ended_first(store: Store, monkeypatch: 
     assert [one.id for one in store.jobs()] == ["1", "2", "3"]
     assert [store.ids_of(f"key {number}") for number in (3, 4)] == [("3",), None]
     assert [store.environment(one) for one in hashes[2:4]] == [{"N": "3"}, None]
-    assert (store.tasks("4"), list(store.calls("4"))) == ([], [])
+    assert (store.tasks("4"), calls_of(store, "4")) == ([], [])
     assert files(store) == 3 * 5
 
 
@@ -311,7 +320,8 @@ def test_many_threads_write_and_read(store: Store) -> None:
         thread.join()
     ids = [one.id for one in store.jobs(limit=1000)]
     assert len(set(ids)) == 8 * 20
-    assert all(store.result(id, 0) == (True, id.encode()) for id in ids)
+    values = [(call.is_value, call.value) for id in ids for call in calls_of(store, id)]
+    assert values == [(True, id.encode()) for id in ids]
 
 
 def _submit(store: Store) -> None:

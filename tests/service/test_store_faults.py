@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from service.test_store import calls_of
 from slotwise.core.errors import InputError
 from slotwise.service import schema
 from slotwise.service.blobs import LARGE_BYTES
@@ -268,10 +269,11 @@ def test_an_end_that_cannot_be_written(used: Path) -> None:
             until_full(store, bytes(200_000))
             until_full(store, b"")
             assert store.end_call("calls", 0, True, LARGE, "", 1.0).exception() is not None
-            assert [call.parts for call in store.calls("calls")] == [(LARGE,)]
+            assert [call.parts for call in calls_of(store, "calls")] == [(LARGE,)]
             assert len(list((used / "blobs").iterdir())) == 1
         assert store.end_call("calls", 0, True, LARGE, "", 1.0).result()
-        assert store.result("calls", 0) == (True, LARGE)
+        (call,) = calls_of(store, "calls")
+        assert (call.is_value, call.value) == (True, LARGE)
 
 
 @pytest.fixture
@@ -402,12 +404,12 @@ def _found(store: Store, number: int) -> Iterator[str]:
     assert job is not None
     assert other is not None
     yield "jobs"
-    if calls := list(store.calls(ids[0])):
+    if calls := calls_of(store, ids[0]):
         assert len(calls) == 3
         assert all(call.parts == ((large,) if call.state == "open" else ()) for call in calls)
         yield "calls"
     if calls and calls[1].state == "done":
-        assert store.result(ids[0], 1) == (True, large)
+        assert (calls[1].is_value, calls[1].value) == (True, large)
         yield "value"
     if job.state == "done":
         assert job.result == large

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slotwise.core.errors import InputError, shown
@@ -43,22 +43,21 @@ class CallFrames:
         with self._lock:
             return _CallBatch(self._engine).handle(frames)
 
-    def ended(self, calls: Mapping[str, Any], jobs: Sequence[Any]) -> list[bytes]:
-        """The frames of those calls and jobs that are over."""
-        store, found = self._engine.store, list[bytes]()
+    def ended(self, calls: Mapping[str, Any], jobs: Sequence[Any]) -> Iterator[bytes]:
+        """The frames of those calls and jobs that are over; each is read when it is taken."""
+        store = self._engine.store
         for key, numbers in calls.items():
-            record = store.stream(key)
-            if record is None:
+            if (record := store.stream(key)) is None:
                 continue
             wanted = {int(number) for number in numbers}
-            for one in store.calls(record.id):
-                if one.state != OPEN and one.number in wanted:
-                    found.append(call_frame(key, one))
+            for one in store.call_states(record.id):
+                is_wanted = one.state != OPEN and one.number in wanted
+                if is_wanted and (call := store.call(record.id, one.number)):
+                    yield call_frame(key, call)
         for job in jobs:
             ended = store.job(str(job))
             if ended is not None and ended.state in OVER:
-                found.append(job_frame(ended))
-        return found
+                yield job_frame(ended)
 
     def left(self, client: str) -> None:
         """Note that the connection of a client has ended: its streams will be closed."""
@@ -86,6 +85,7 @@ def call_frame(key: str, call: StoredCall) -> bytes:
     if state == "done":
         state = "value" if call.is_value else "raised"
     header = {"stream": key, "number": call.number, "state": state, "reason": call.reason}
+    header["printed"] = call.printed
     return frame(header, () if call.value is None else (call.value,))
 
 

@@ -13,12 +13,9 @@ from typing import Any
 from slotwise.backends.local.backend import HOST
 from slotwise.backends.local.call_stream import CallFiles
 from slotwise.core.decisions import Decision, GiveUp, Launch
-from slotwise.core.dependencies import (
-    CANCELLED,
-    predecessor_failed,
-)
+from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, suggestion
-from slotwise.core.events import Event, TaskFailed, TaskFinished, TaskKilled, launches
+from slotwise.core.events import Event, TaskAdopted, TaskFailed, TaskFinished, TaskKilled
 from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
@@ -113,12 +110,15 @@ class Engine:
         if self._is_draining:  # The next server runs it.
             execution.close(succeeded=False)
             return
+        future: Future[Any] = Future(self.core, record.id)
+        self._live[record.id] = record, future, execution
         try:
-            future = self.core.run(execution, is_open=True)
+            self.core.run(execution, future, is_open=True)
         except Exception as error:  # It changed since it was checked, as its input may.
             self.end(record, "failed", str(error))
             return
-        self._live[record.id] = record, future, execution
+        if future.cancelled():  # Before the session had its job.
+            self.core.stop_cancelled(future)
         future._when_done(lambda: self._over(record, future))
 
     # Ends of jobs. In the threads of the session.
@@ -133,22 +133,25 @@ class Engine:
         for event in events:
             if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
                 self._task_over(event, at)
-        for launch in launches(events, decisions):
-            self._launched[launch.phase.job, launch.task] = at
+            elif isinstance(event, TaskAdopted):
+                self._launched[event.phase.job, event.task] = at - event.kept
         for one in decisions:
             if isinstance(one, Launch):
-                job = one.phase.job
-                if job not in self._begun:
-                    self._begun.add(job)
-                    self.store.begin(job, at)
-                    self.hub.publish(of_job(job), "begun")
-                    live = self._live.get(job)
-                    if live is not None and live[0].client:
-                        begun = frame({"job": job, "state": "running"})
-                        self.hub.publish(of_client(live[0].client), begun)
+                self._launched[one.phase.job, one.task] = at
+                if one.phase.job not in self._begun:
+                    self._job_begins(one.phase.job, at)
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
+
+    def _job_begins(self, job: str, at: float) -> None:
+        self._begun.add(job)
+        self.store.begin(job, at)
+        self.hub.publish(of_job(job), "begun")
+        live = self._live.get(job)
+        if live is not None and live[0].client:
+            begun = frame({"job": job, "state": "running"})
+            self.hub.publish(of_client(live[0].client), begun)
 
     def _task_over(self, event: TaskFinished | TaskFailed | TaskKilled, at: float) -> None:
         """Store the end of an attempt of a command; those of calls are stored by themselves."""
@@ -161,8 +164,9 @@ class Engine:
             state, reason = "lost" if event.lost else "failed", event.reason
         elif isinstance(event, TaskKilled):
             state = "stopped"
+        code = self._code(job, state, event.task)
         self.store.end_task(
-            StoredTask(job, event.task, state, event.attempt, None, begun, at, reason)
+            StoredTask(job, event.task, state, event.attempt, code, begun, at, reason)
         )
         self.hub.publish(of_job(job), "task")
 
@@ -204,15 +208,18 @@ class Engine:
         end = partial(self.store.end, record.id, state, at, reason, code, result)
         insist(end, notify)
 
-    def _code(self, job: str, state: str) -> int | None:
-        """The exit code of a job of commands."""
+    def _code(self, job: str, state: str, task: int | None = None) -> int | None:
+        """The exit code of a task of commands, or of the job: of the task that failed last."""
         live = self._live.get(job)
         if live is None or live[0].kind != "command":
             return None
         execution = live[2]
         if state == "done":
             return 0
-        return execution.code if isinstance(execution, SupervisedCommands) else None
+        if not isinstance(execution, SupervisedCommands) or state != "failed":
+            return None
+        last = next(reversed(execution.codes.values()), None)
+        return last if task is None else execution.codes.get(task)
 
     def notify(self, record: StoredJob | None) -> None:
         """Notify who waits for a job that it is over."""

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from slotwise.service.wire import frame, frames
 
@@ -87,6 +87,14 @@ class StoredCall:
     printed: str = ""
     reason: str = ""
     ended: float | None = None
+
+
+class CallState(NamedTuple):
+    """What is known of a call without its parts and its value; see `StoredCall`."""
+
+    number: int
+    state: str
+    is_value: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,22 +123,23 @@ def _expect(engine: Engine, record: StoredJob) -> None:
     entry = Spec.of(record).submitted.entry
     binding = binding_of({**entry["binding"], **_changed(record)})
     stream = engine.streams.open(record, binding, entry["program"], grows=entry["grows"])
-    for number in engine.store.open_calls(record.id):
-        engine.streams.expect(stream, number)
+    for one in engine.store.call_states(record.id):
+        if one.state == OPEN:
+            engine.streams.expect(stream, one.number)
 
 
 def _calls(engine: Engine, record: StoredJob) -> int:
     """Give the calls of a job that are not done to the session."""
     stream = engine.streams.of_job(record.id)
     assert stream is not None
-    for call in engine.store.calls(record.id):
-        stream.numbers.add(call.number)
-        if call.state == OPEN:
-            engine.streams.add(stream, call.number, call)
-        else:
-            stream.done += call.state != CANCELLED
-            stream.cancelled += call.state == CANCELLED
-            stream.raised += call.state != CANCELLED and not call.is_value
+    for one in engine.store.call_states(record.id):
+        stream.numbers.add(one.number)
+        if one.state != OPEN:
+            stream.done += one.state != CANCELLED
+            stream.cancelled += one.state == CANCELLED
+            stream.raised += one.state != CANCELLED and not one.is_value
+        elif call := engine.store.call(record.id, one.number):
+            engine.streams.add(stream, one.number, call)
     if record.changes.get(IS_CANCELLED):
         engine.streams.cancel(stream)
         return QUEUED

@@ -12,7 +12,7 @@ from functools import partial, wraps
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -233,9 +233,8 @@ class ServiceApp:
         topics = [of_client(client), *(of_job(str(job)) for job in jobs)]
         with HubListener(self._engine.hub, topics) as listener:
             # What has ended by now is read after the listener was added: nothing is missed.
-            ended = await run_in_threadpool(self._calls.ended, calls, jobs)
             yield frame({"beat": time.time()})
-            for one in ended:
+            async for one in iterate_in_threadpool(self._calls.ended(calls, jobs)):
                 yield one
             try:
                 while True:
@@ -244,7 +243,7 @@ class ServiceApp:
                         return
                     found = [one for one in news if isinstance(one, bytes)]
                     if any(one in OVER for one in news if isinstance(one, str)):  # A job ended.
-                        found += await run_in_threadpool(self._calls.ended, {}, jobs)
+                        found += await run_in_threadpool(list, self._calls.ended({}, jobs))
                     yield b"".join(found) or frame({"beat": time.time()})
             finally:
                 self._calls.left(client)

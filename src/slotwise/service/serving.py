@@ -242,8 +242,9 @@ def notify_systemd(state: str) -> None:
 
 
 def report_on_stderr(text: str) -> None:
-    """Write a line about the server."""
-    print(f"slotwise: {text}", file=sys.stderr, flush=True)
+    """Write a line about the server, with the time."""
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    print(f"slotwise, {now}: {text}", file=sys.stderr, flush=True)
 
 
 serve_quietly = partial(serve, report=report_on_stderr)

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ from slotwise.core.errors import InputError
 from slotwise.jobs.work_folder import FileLock, HeldError
 from slotwise.service.blobs import Blobs
 from slotwise.service.records import (
-    OPEN,
+    CallState,
     Record,
     StoredCall,
     StoredJob,
@@ -48,8 +48,6 @@ from slotwise.sessions.intake import Names
 BUSY_SECONDS = 5.0
 """How long a transaction waits for another process that has locked the database."""
 
-PAGE = 100
-"""Calls that are read at a time."""
 
 PRUNED_JOBS, PRUNED_ROWS = 500, 10_000
 """The most jobs, and about the most calls and tasks, that one step of `prune` removes."""
@@ -373,38 +371,17 @@ class Store:
         """The number of jobs in each state."""
         return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
 
-    def open_calls(self, job: str) -> list[int]:
-        """The numbers of the calls of a stream that have not ended."""
-        query = f"SELECT calls.number {_OF_CALLS} AND calls.state = '{OPEN}'"
-        return [number for (number,) in self._rows(query, job)]
-
-    def calls(self, job: str, *, only_open: bool = False) -> Iterator[StoredCall]:
-        """The calls of a stream by number, each as it is when it is read."""
-        state = "AND calls.state = 'open'" if only_open else ""
-        rest = f"{_OF_CALLS} AND calls.number {{}} ? {state} ORDER BY calls.number LIMIT {PAGE}"
-        last = -1
-        while rows := self._rows(
-            f"SELECT {columns_of(StoredCall)} {rest.format('>')}", job, last
-        ):
-            for row in rows:
-                last = row[1]
-                try:
-                    yield record_of(StoredCall, row, self._blobs.read)
-                except FileNotFoundError:  # The call may have ended since the page was read.
-                    one = rest.format("=")
-                    yield from self._records(StoredCall, one, job, last)
+    def call_states(self, job: str) -> list[CallState]:
+        """All calls of a stream by number, without their parts and values."""
+        query = f"SELECT calls.number, calls.state, is_value {_OF_CALLS} ORDER BY calls.number"
+        return [
+            CallState(one, state, bool(value)) for one, state, value in self._rows(query, job)
+        ]
 
     def call(self, job: str, number: int) -> StoredCall | None:
         """A call of a stream; None if it is not known."""
         where = f"{_OF_CALLS} AND calls.number = ?"
         return next(iter(self._records(StoredCall, where, job, number)), None)
-
-    def result(self, job: str, number: int) -> tuple[bool, bytes] | None:
-        """Whether a call that is done has a value, and its value or error; or None."""
-        call = self.call(job, number)
-        if call is None or call.state != "done":
-            return None
-        return bool(call.is_value), call.value or b""
 
     def tasks(self, job: str) -> list[StoredTask]:
         """The last ends of the tasks of a job, by task."""

@@ -93,9 +93,6 @@ class Streams:
         self._by_job: dict[str, ServedStream] = {}
         self.is_leaving = False
 
-    def __getitem__(self, key: str) -> ServedStream:
-        return self._by_key[key]
-
     def get(self, key: str) -> ServedStream | None:
         """The stream with this key, unless it is over."""
         return self._by_key.get(key)
@@ -242,7 +239,7 @@ class Streams:
         """Store the end of a call, then notify its client."""
         if self.is_leaving:
             return
-        state, packed, reason = _ending(future)
+        state, packed, reason, printed = _ending(future)
         stream.done += state != "cancelled"
         stream.raised += state in ("raised", "failed")
         stream.cancelled += state == "cancelled"
@@ -253,13 +250,13 @@ class Streams:
             number,
             state == "value" if has_result else None,
             packed,
-            "",
+            printed,
             time.time(),
             state="done" if has_result else state,
             reason=reason,
         )
         news = {"stream": stream.key, "number": number, "state": state, "reason": reason}
-        message = frame(news, () if packed is None else (packed,))
+        message = frame({**news, "printed": printed}, () if packed is None else (packed,))
 
         def notify() -> None:
             self._hub.publish(of_client(stream.client), message)
@@ -279,16 +276,19 @@ class Streams:
         self._hub.publish(of_client(stream.client), frame(news))
 
 
-def _ending(future: Future[Any]) -> tuple[str, bytes | None, str]:
-    """The state of a call that is over, the pickle of its value or error, and the reason."""
+def _ending(future: Future[Any]) -> tuple[str, bytes | None, str, str]:
+    """The state of a call that is over, its pickled value or error, the reason, and its output.
+
+    The output is the path of a file, for errors only.
+    """
     if future.cancelled():
-        return "cancelled", None, ""
+        return "cancelled", None, "", ""
     error = future._raised()
     if error is None:
-        return "value", _bytes(future._packed()), ""
+        return "value", _bytes(future._packed()), "", ""
     if isinstance(error, PackedError):
-        return "raised", _bytes(error._result.packed), ""
-    return "failed", None, str(error)
+        return "raised", _bytes(error._result.packed), "", error._result.printed
+    return "failed", None, str(error), ""
 
 
 def _bytes(packed: object) -> bytes:

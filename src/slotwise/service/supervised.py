@@ -116,7 +116,7 @@ class SupervisedCommands(Commands):
         vars(self).update(vars(planned))
         self._by = supervision
         self._leaves = False
-        self._code: int | None = None
+        self.codes: dict[int, int] = {}  # Those other than 0 of the last attempts, by task.
         self._folder = job_folder(supervision.folder, self.job.id)
         # The attempt of each task that may run, and the run and the attempt in its record.
         self._begun: dict[int, tuple[int, tuple[int, int]]] = {}
@@ -142,11 +142,6 @@ class SupervisedCommands(Commands):
     def _supervise(self) -> None:
         if isinstance(self.runner, CommandRunner):
             self.runner = SupervisedRunner(self.runner, self._by.spawner.path, self._by.run)
-
-    @property
-    def code(self) -> int | None:
-        """The exit code of the attempt that failed last; None if none has."""
-        return self._code
 
     def leave(self) -> None:
         """From now on the supervisors are left alone: the server ends, and they run on."""
@@ -221,7 +216,8 @@ class SupervisedCommands(Commands):
         if found is None:
             return
         if found.ended is not None and found.ended.code:
-            self._code = found.ended.code
+            self.codes.pop(task, None)  # The latest is at the end.
+            self.codes[task] = found.ended.code
         if (record := found.record) is not None:
             if name is not None and (record.run, record.attempt) != name:
                 return

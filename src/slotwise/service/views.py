@@ -13,6 +13,9 @@ from slotwise.service.engine import OVER, Engine, plain_result
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
 
+CHANGES_MAX = 10
+"""The most changes of the configuration that the state of the server lists."""
+
 TASKS_MAX = 1_000
 """The most tasks in the JSON of a job."""
 
@@ -264,6 +267,7 @@ def status_json(engine: Engine) -> dict[str, Any]:
         "objective": engine.core.objective.penalty,
         "slots": sum(one["slots"] for one in workers),
         "busy": sum(one["busy"] for one in workers),
+        "changes": engine.store.notes(CHANGES_MAX),
         "jobs": {
             "running": running,
             "queued": max(0, left - running),
