@@ -20,6 +20,7 @@ from starlette.routing import Route
 from slotwise import __version__
 from slotwise.core.errors import InputError, SlotwiseError, shown, suggestion
 from slotwise.service import views
+from slotwise.service.answers import PlainResponse, refusal
 from slotwise.service.calls import CallFrames, Frame
 from slotwise.service.engine import (
     OVER,
@@ -87,21 +88,6 @@ def answering(handler: Handler) -> Handler:
             return refusal(503, "closed", "the server stops; jobs are kept")
 
     return answer
-
-
-class PlainResponse(Response):
-    """Plain values as JSON, also text that is not Unicode, as in the environment of a job."""
-
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        """ASCII only."""
-        return json.dumps(content, separators=(",", ":")).encode()
-
-
-def refusal(status: int, kind: str, message: str) -> PlainResponse:
-    """An error as JSON."""
-    return PlainResponse({"error": {"kind": kind, "message": message}}, status)
 
 
 class ServiceApp:
