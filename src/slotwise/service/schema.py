@@ -97,7 +97,6 @@ ALTER TABLE jobs ADD COLUMN client TEXT;
 """,
     """
 ALTER TABLE jobs ADD COLUMN account TEXT;
-CREATE INDEX jobs_by_user ON jobs (user) WHERE state = 'open';
 CREATE TABLE tokens (
     id TEXT PRIMARY KEY,
     user TEXT NOT NULL,

@@ -399,10 +399,10 @@ class Store:
         """The number of jobs in each state."""
         return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
 
-    def open_count(self, user: str) -> int:
-        """The number of jobs of a user that have not ended."""
-        query = "SELECT count(*) FROM jobs WHERE state = 'open' AND user = ?"
-        return int(self._rows(query, user)[0][0])
+    def open_users(self) -> list[tuple[str, str | None]]:
+        """The ids of the jobs that have not ended, and their users."""
+        rows = self._rows("SELECT id, user FROM jobs WHERE state = 'open'")
+        return [(text_of(id), user and text_of(user)) for id, user in rows]
 
     def call_states(self, job: str) -> list[CallState]:
         """All calls of a stream by number, without their parts and values."""
