@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,13 +21,19 @@ from starlette.responses import HTMLResponse, Response
 
 from slotwise.service.access import User
 from slotwise.service.answers import PlainResponse, refusal
+from slotwise.service.exchange import App, Exchange, Message, Receive, Scope, Send, too_large
+from slotwise.service.limits import (
+    BODY_BYTES_MAX,
+    OPEN_MAX,
+    REQUESTS_AT_ONCE,
+    REQUESTS_PER_SECOND,
+    WRONG_AT_ONCE,
+    WRONG_PER_SECOND,
+    RateLimit,
+    UserLoad,
+    group_of,
+)
 from slotwise.service.logins import SESSION_SECONDS, Login, Logins
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 """The names of the own machine, which a browser never sends for a foreign site."""
@@ -36,20 +43,6 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 
 LOGIN_BYTES_MAX = 4096
 """The longest body of a login."""
-
-SECURITY_HEADERS = (
-    (
-        b"content-security-policy",
-        b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    ),
-    (b"x-frame-options", b"DENY"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
-"""Headers of all answers to a network, unless the answer states its own."""
 
 ENTER = "<!doctype html><title>slotwise</title><p><a href='./'>Continue</a></p>"
 """The answer to a login by a code. The browser follows by itself, and as if from this server: a
@@ -69,12 +62,14 @@ class GuardRules:
     port       the port where it listens; cookies of servers on one host differ by it
     is_secure  whether by TLS
     public     paths that need no login; those that end in "/" stand for all below
+    url        the beginning of its URLs, for links; empty if it has none
     """
 
     hosts: frozenset[str] = frozenset()
     port: int = 0
     is_secure: bool = False
     public: tuple[str, ...] = ("/", "/page/", "/health", "/ready")
+    url: str = ""
 
     @property
     def cookie(self) -> str:
@@ -107,6 +102,7 @@ class Identity:
     user: User
     token: str | None = None
     session: str | None = None
+    is_valid: Callable[[], bool] = lambda: True
 
 
 def nobody(token: str) -> tuple[User, str] | None:
@@ -114,11 +110,18 @@ def nobody(token: str) -> tuple[User, str] | None:
     return None
 
 
+def not_audited(
+    user: str | None, address: str, action: str, outcome: str, **about: Any
+) -> None:
+    """Note nothing of a request."""
+
+
 class Guard:
     """An ASGI application that lets requests of its users reach another one.
 
     user_of_token  the user and the id of a token that is valid
     own            the user of the socket of the server's own account
+    audit          takes a line about each request that changes something, or is refused
     """
 
     def __init__(
@@ -129,9 +132,13 @@ class Guard:
         *,
         user_of_token: Callable[[str], tuple[User, str] | None] = nobody,
         own: User | None = None,
+        audit: Callable[..., None] = not_audited,
     ) -> None:
         self._app, self.rules, self.logins = app, rules, logins
-        self._user_of_token, self._own = user_of_token, own
+        self._user_of_token, self._own, self._audit = user_of_token, own, audit
+        self._rates = RateLimit(REQUESTS_PER_SECOND, REQUESTS_AT_ONCE)
+        self._refusals = RateLimit(WRONG_PER_SECOND, WRONG_AT_ONCE)
+        self._loads: dict[str, UserLoad] = {}
         self._routes = {
             ("POST", "/v1/login"): self._login,
             ("GET", "/login"): self._enter,
@@ -146,37 +153,99 @@ class Guard:
             await self._app(scope, receive, send)
             return
         assert self._own is not None
+        method, path, status = scope["method"], scope["path"], 200
         scope.setdefault("state", {})["user"] = self._own
-        if scope["path"] in _OWN_PATHS:
-            handler = self._routes.get((scope["method"], scope["path"]))
-            if handler is not None:
-                answer = await handler(scope, receive, Identity(self._own))
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if path in _OWN_PATHS and (handler := self._routes.get((method, path))):
+            answer = await handler(scope, receive, Identity(self._own))
+            await answer(scope, receive, send)
+            return
+        if method in SAFE or path in _OFTEN:
+            await self._app(scope, receive, send)
+        else:
+            status = await _status_of(self._app, scope, receive, send)
+        self._note(scope, status)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Requests from a network."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await self._from_network(scope, receive, _with_security(send))
-
-    async def _from_network(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        identity = None
-        answer: Response | None = self._foreign(headers)
+        identity, answer = None, self._foreign(headers)
         if answer is None:
             identity = self._identity(headers)
             answer = self._refused(scope, headers, identity)
+        user = None if identity is None else identity.user
+        who = f"address {address_of(scope)}" if user is None else user.name
+        load = self._loads.setdefault(who, UserLoad())
+        exchange = Exchange(receive, send, load, identity.is_valid if identity else _always)
+        scope.setdefault("state", {})["user"] = user
+        if answer is not None:
+            answer = self._wrong(scope, headers, answer)
+        else:
+            answer = self._too_much(headers, who, load)
         if answer is None:
-            scope.setdefault("state", {})["user"] = identity and identity.user
-            handler = self._routes.get((scope["method"], scope["path"]))
-            if handler is None:
-                await self._app(scope, receive, send)
-                return
-            answer = await handler(scope, receive, identity)
-        await answer(scope, receive, send)
+            async with exchange.open(waits=scope["path"].endswith("/wait")):
+                answer = await self._handled(scope, exchange, identity)
+            answer = answer or exchange.refusal
+        if not load.requests:
+            self._loads.pop(who, None)
+        if answer is not None and not exchange.status:
+            await exchange.answer(scope, answer)
+        if answer is None or answer.status_code < 400:
+            self._note(scope, exchange.status)
+
+    async def _handled(
+        self, scope: Scope, exchange: Exchange, identity: Identity | None
+    ) -> Response | None:
+        """The answer of the guard itself; None if the application has answered."""
+        handler = self._routes.get((scope["method"], scope["path"]))
+        if handler is None:
+            await self._app(scope, exchange.receive, exchange.send)
+            return None
+        answer = await handler(scope, exchange.receive, identity)
+        return answer if answer.status_code < 400 else self._wrong(scope, {}, answer)
+
+    def _wrong(self, scope: Scope, headers: dict[bytes, bytes], answer: Response) -> Response:
+        """Note a refusal; an address with many wrong tokens gets another answer."""
+        is_login = (scope["method"], scope["path"]) in _LOGINS
+        if answer.status_code == 401 and b"authorization" not in headers and not is_login:
+            return answer  # A browser that has not logged in.
+        if seconds := self._refusals.wait(address_of(scope)):
+            busy = _busy("too many wrong tokens; wait for a moment", seconds)
+            return busy if answer.status_code == 401 else answer
+        self._write(scope, answer.status_code, {})
+        return answer
+
+    def _note(self, scope: Scope, status: int) -> None:
+        """Note what has changed something, and what the application has forbidden."""
+        about = scope["state"].get("audited")
+        is_quiet = scope["method"] in SAFE or (scope["path"] in _OFTEN and status < 400)
+        if about is None and status != 403 and is_quiet:
+            return
+        if status != 403 or not self._refusals.wait(address_of(scope)):
+            self._write(scope, status, about or {})
+
+    def _write(self, scope: Scope, status: int, about: Mapping[str, Any]) -> None:
+        user, action = scope["state"].get("user"), f"{scope['method']} {scope['path']}"
+        outcome = _OUTCOMES.get(status, "done" if status < 400 else "failed")
+        name = None if user is None else user.name
+        self._audit(name, address_of(scope), action, outcome, status=status, **about)
+
+    def _too_much(
+        self, headers: dict[bytes, bytes], who: str, load: UserLoad
+    ) -> Response | None:
+        """Refuse what goes beyond the limits of a user, or of an address without one."""
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > BODY_BYTES_MAX:
+            return refusal(413, "large", too_large())
+        seconds = self._rates.wait(who)
+        if load.requests >= OPEN_MAX:
+            return _busy(f"{OPEN_MAX} of your requests are open; close some first", 1.0)
+        if seconds:
+            return _busy("too many requests; wait for a moment", seconds)
+        return None
 
     # Checks. None if a request passes.
 
@@ -199,11 +268,16 @@ class Guard:
         """Who asks, by a token before a cookie."""
         if (stated := headers.get(b"authorization")) is not None:
             kind, _, token = stated.decode("latin-1").partition(" ")
-            found = self._user_of_token(token.strip()) if kind.lower() == "bearer" else None
-            return None if found is None else Identity(found[0], token=found[1])
+            text = token.strip() if kind.lower() == "bearer" else ""
+            found = self._user_of_token(text)
+            known = lambda: self._user_of_token(text) is not None  # noqa: E731
+            return None if found is None else Identity(*found, is_valid=known)
         secret = self._cookie(headers)
         session = None if secret is None else self.logins.session(secret)
-        return None if session is None else Identity(session[0], session[1].token, secret)
+        if secret is None or session is None:
+            return None
+        known = lambda: self.logins.session(secret) is not None  # noqa: E731
+        return Identity(session[0], session[1].token, secret, known)
 
     def _cookie(self, headers: dict[bytes, bytes]) -> str | None:
         stated = headers.get(b"cookie")
@@ -250,7 +324,7 @@ class Guard:
             login = self.logins.login_by(code)
         if login is None:
             return refusal(401, "unauthorized", "the token is unknown, revoked or too old")
-        return self._entered(login, PlainResponse({"user": login.user}))
+        return self._entered(scope, login, PlainResponse({"user": login.user}))
 
     async def _enter(
         self, scope: Scope, receive: Receive, identity: Identity | None
@@ -260,9 +334,11 @@ class Guard:
         login = self.logins.login_by(query.get("code", [""])[0])
         if login is None:
             return HTMLResponse(EXPIRED, 401)
-        return self._entered(login, HTMLResponse(ENTER, headers={"refresh": "0; url=./"}))
+        refresh = {"refresh": "0; url=./"}
+        return self._entered(scope, login, HTMLResponse(ENTER, headers=refresh))
 
-    def _entered(self, login: Login, answer: Response) -> Response:
+    def _entered(self, scope: Scope, login: Login, answer: Response) -> Response:
+        scope["state"]["audited"] = {"login": login.user}
         secret = self.logins.begin(login.user, login.token)
         answer.set_cookie(
             self.rules.cookie,
@@ -297,11 +373,43 @@ class Guard:
         """A one-time code with which a browser logs in as who asks."""
         assert identity is not None
         code = self.logins.new_code(identity.user.name, identity.token)
-        return PlainResponse({"code": code, "path": f"/login?code={code}"}, 201)
+        path = f"/login?code={code}"
+        url = f"{self.rules.url}{path}" if self.rules.url else None
+        return PlainResponse({"code": code, "path": path, "url": url}, 201)
 
 
 _LOGINS = {("POST", "/v1/login"), ("GET", "/login")}
 _OWN_PATHS = {"/v1/whoami", "/v1/codes"}
+_OFTEN = {"/v1/calls", "/v1/results"}  # Noted only if they open jobs.
+_OUTCOMES = {401: "refused", 403: "forbidden", 408: "limited", 413: "limited", 429: "limited"}
+
+
+def address_of(scope: Scope) -> str:
+    """The address that a request comes from; empty for the unix socket."""
+    client = scope.get("client")
+    return group_of(client[0]) if client else ""
+
+
+def _always() -> bool:
+    return True
+
+
+def _busy(message: str, seconds: float) -> Response:
+    headers = {"retry-after": str(ceil(seconds))}
+    return refusal(429, "busy", message, headers)
+
+
+async def _status_of(app: App, scope: Scope, receive: Receive, send: Send) -> int:
+    """Let an application answer; the status of the answer."""
+    status = 0
+
+    async def noted(message: Message) -> None:
+        nonlocal status
+        status = message.get("status", status)
+        await send(message)
+
+    await app(scope, receive, noted)
+    return status
 
 
 def host_name(stated: str) -> str:
@@ -314,20 +422,6 @@ def host_name(stated: str) -> str:
         except ValueError:
             return ""
     return name.partition(":")[0].removesuffix(".")
-
-
-def _with_security(send: Send) -> Send:
-    """Send answers with the headers of SECURITY_HEADERS."""
-
-    async def send_with(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            stated = {name.lower() for name, _ in headers}
-            headers += [one for one in SECURITY_HEADERS if one[0] not in stated]
-            message = {**message, "headers": headers}
-        await send(message)
-
-    return send_with
 
 
 async def _short_body(receive: Receive) -> dict[str, Any]:
