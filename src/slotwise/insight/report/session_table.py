@@ -143,7 +143,8 @@ class SessionJobs(Sequence[SessionJob]):
 def session_html(shown: SessionJobs) -> str:
     """A line about the session, and a table of its jobs."""
     state = "open" if shown.is_open else "closed"
-    head = f"<p><strong>{shown.title.capitalize()}</strong> ({escape(shown.scheduler)}, {state}): {shown.facts()}</p>"
+    what = f"<strong>{shown.title.capitalize()}</strong> ({escape(shown.scheduler)}, {state})"
+    head = f"<p>{what}: {shown.facts()}</p>"
     alive = [row for row in shown.rows if row.state not in OVER]
     ended = [row for row in shown.rows if row.state in OVER]
     more = shown.left - len(alive[:MAX_ROWS])
