@@ -156,3 +156,16 @@ def _check_account(user: User, *, must_exist: bool) -> None:
             f"user {user.name!r}: account {user.account!r} is that of root, as which no work"
             " may run; state another `account`"
         )
+
+
+def environment_of(account: str | None) -> dict[str, str]:
+    """The variables that all work of an account has; None: that of the server."""
+    found = pwd.getpwuid(os.geteuid()) if account is None else pwd.getpwnam(account)
+    return {
+        "HOME": found.pw_dir,
+        "LOGNAME": found.pw_name,
+        "USER": found.pw_name,
+        "SHELL": found.pw_shell or "/bin/sh",
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+    }
