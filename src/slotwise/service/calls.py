@@ -170,8 +170,10 @@ class _CallBatch:
             raise InputError(f"stream {key!r}: binding is {shown(stated)}; give an object")
         try:
             binding = binding_of(stated)
+            user = binding.user or account()
             grows, program = bool(header.get("grows")), str(header.get("program") or "")
             job = binding.job(grows=grows)
+            engine.account_of(user)
             engine.check_pool(job.pool)
             engine.core.check_job(job)
         except InputError as error:
@@ -201,7 +203,7 @@ class _CallBatch:
             restart=restart,
             stream=key,
             client=str(header.get("client") or ""),
-            user=binding.user or account(),
+            user=user,
         )
         self._opened[key] = record, submitted
         self._names[key] = id

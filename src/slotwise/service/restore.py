@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from slotwise.core.dependencies import CANCELLED, in_order, predecessor_failed
@@ -90,10 +91,11 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         replace(spec, before=before),
         record.folder,
         environ or {},
-        outputs=engine.outputs,
+        outputs=partial(engine.outputs, record.user),
         changed=_changed(record),
         done=done,
         since=record.submitted,
+        user=record.user,
     )
     try:
         execution.open()

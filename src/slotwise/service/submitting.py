@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future as Waiting
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from slotwise.core.dependencies import check_dependencies, in_order, predecessor_failed
@@ -155,10 +156,20 @@ class _JobBatch:
             check_name(f"job {id!r}: pool", pool)
             self._engine.check_pool(pool)
         changed = {"pool": HELD} if given.hold else NOTHING
+        user = one.user or record.user
         execution = self._engine.planner.execution(
-            id, spec, given.folder, given.environ, outputs=self._outputs, changed=changed
+            id,
+            spec,
+            given.folder,
+            given.environ,
+            outputs=partial(self._outputs, user),
+            changed=changed,
+            user=user,
         )
         job = execution.job
+        if self._engine.settings.run_as and job.user not in (None, user):
+            execution.close(succeeded=False)  # Code of a user has stated another one.
+            raise InputError(f"job {id!r} is of user {job.user!r}; {user!r} has submitted it")
         tasks = sum(phase.tasks.count for phase in job.phases)
         return (
             replace(
@@ -168,15 +179,15 @@ class _JobBatch:
                 priority=job.priority,
                 weight=job.weight,
                 tasks=tasks,
-                user=job.user or record.user,
+                user=job.user or user,
             ),
             execution,
         )
 
-    def _outputs(self) -> dict[str, tuple[str, ...]]:
+    def _outputs(self, user: str | None) -> dict[str, tuple[str, ...]]:
         """The folders that other jobs write to, also those of this submission."""
         planned = {made.job.id: made.outputs for _, made in self._found if made is not None}
-        return {**self._engine.outputs(), **planned}
+        return {**self._engine.outputs(user), **planned}
 
     def _predecessors(self, one: Submitted, id: str) -> tuple[dict[str, str], str]:
         """The jobs that it must wait for, by the names it states, and one that has failed."""
