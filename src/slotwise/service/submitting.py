@@ -123,8 +123,9 @@ class _JobBatch:
             if execution is None:
                 engine.notify(record)
         by_id = {record.id: record for record in records}
-        for execution in ordered:
-            engine.enter(by_id[execution.job.id], execution)
+        with engine.core.inbox.together():
+            for execution in ordered:
+                engine.enter(by_id[execution.job.id], execution)
         return records
 
     def _planned(
