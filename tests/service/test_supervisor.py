@@ -223,17 +223,20 @@ def test_a_worker_that_is_killed_meanwhile_starts_nothing(folder: Path, sent: by
     request = {"folder": str(task), "command": "echo 1 > begun", "cwd": str(folder)}
     request |= {"job": "j", "task": 0, "run": 1, "attempt": 1, "devices": []}  # type: ignore[dict-item]
     request |= {"out": f"{task}/out", "err": f"{task}/err", "environment": {}}  # type: ignore[dict-item]
+    request |= {"account": None}  # type: ignore[dict-item]
     spawner = Spawner(folder)
     with socket.socket(socket.AF_UNIX) as channel:
         channel.connect(f"{folder}/spawner")
         if sent == b"\n":
-            channel.sendall(json.dumps(request).encode() + sent)
+            opened = [(task / name).open("wb+") for name in (RECORD, "out", "err")]
+            files = [file.fileno() for file in opened]
+            socket.send_fds(channel, [json.dumps(request).encode() + sent], files)
             assert json.loads(channel.makefile().readline())["job"] == "j"
-            assert (task / RECORD).exists()
+            assert (task / RECORD).read_text()
         else:
             channel.sendall(sent)
     until(lambda: processes_of(folder) == [spawner.pid])
-    assert list(task.iterdir()) == []
+    assert records(folder, "j") == []
     assert not (folder / "begun").exists()
     spawner.close()
 

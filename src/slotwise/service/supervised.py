@@ -132,6 +132,7 @@ class SupervisedCommands(Commands):
         """
         vars(self).update(vars(planned))
         self._by, self._owner, self._hosted = supervision, owner, hosted
+        self.account = None  # Its workers are of root: they run nothing of a user.
         self._leaves = False
         self.codes: dict[int, int] = {}  # Those other than 0 of the last attempts, by task.
         self._folder = job_folder(supervision.folder, self.job.id)
