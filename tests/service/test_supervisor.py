@@ -261,6 +261,9 @@ REUSED = json.dumps(NAMED)
         ('{"pid": 1}', "lost", "is damaged"),
         (json.dumps({**NAMED, "pid": "1"}), "lost", "is damaged: a value has another type"),
         (json.dumps({**NAMED, "devices": [None]}), "lost", "a value has another type"),
+        (json.dumps({**NAMED, "begun": float("nan")}), "lost", "a value has another type"),
+        (json.dumps({**NAMED, "job": "other"}), "lost", "is of task 0 of job 'other'"),
+        (f'{REUSED}\n{{"code": 0, "memory": -1, "seconds": 2.5}}\n', "lost", "not the end"),
     ],
 )
 def test_records_say_what_became_of_an_attempt(
@@ -282,6 +285,16 @@ def test_records_say_what_became_of_an_attempt(
             execution.discard(PHASE, 0, 1)
             attempt(execution, 2)
         assert (folder / "begun").read_text() == "1\n"
+
+
+def test_a_record_names_files_of_its_task_only(folder: Path) -> None:
+    """The server reads and copies them; a record that was forged must not choose others."""
+    task = folder / "commands" / "j" / "0"
+    task.mkdir(parents=True)
+    (task / RECORD).write_text(json.dumps({**NAMED, "out": "/etc/shadow", "err": "../../x"}))
+    (found,) = records(folder, "j")
+    assert found.record is not None
+    assert (found.record.out, found.record.err) == (f"{task}/shadow", f"{task}/x")
 
 
 def test_what_jobs_leave_is_listed_and_removed(folder: Path) -> None:

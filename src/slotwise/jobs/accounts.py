@@ -54,7 +54,7 @@ class Account(NamedTuple):
         return cls(name, uid, gid, tuple(groups), home, shell)
 
     def become(self) -> None:
-        """Make this process, of root, one of the account for ever. OSError if it is not."""
+        """Make this process, of root, one of the account, with no way back. OSError if not."""
         os.setgroups(self.groups)
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)

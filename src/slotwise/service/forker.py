@@ -27,7 +27,7 @@ from slotwise.jobs.accounts import Account, of_interpreter
 from slotwise.jobs.commands import ONE_CORE
 from slotwise.jobs.endings import signalled
 from slotwise.jobs.execution import FailedAttemptError
-from slotwise.service.wire import frame, frames
+from slotwise.service.wire import PART_BYTES_MAX, frame, frames
 
 ANSWER_SECONDS = 60.0
 """How long planning, and any other answer of the process of a job but a commit, may take."""
@@ -103,8 +103,8 @@ class HostingProcess:
                 os.close(own_end)
                 why = f"job {job!r}: its process cannot start: {error}"
                 raise SlotwiseError(why) from error
-        stream = ours.makefile("rb")
-        self._channel, self._answers = ours, frames(stream)
+        stream, most = ours.makefile("rb"), inf if account is None else PART_BYTES_MAX
+        self._channel, self._answers = ours, frames(stream, most)
         self._close = weakref.finalize(self, _close, stream, ours, own_end)
 
     def ask(

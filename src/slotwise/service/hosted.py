@@ -77,8 +77,9 @@ class HostedExecution(Execution):
             self._take_runner(answer.parts[0])
         except Exception as error:  # User code may have written to the channel.
             raise ValueError(f"the description of a job cannot be read: {error}") from error
+        self._seconds = 0.0  # For what the loop does not wait for; 0: the usual limit.
         if self.account is not None:
-            process.limit = LOOP_SECONDS
+            self._seconds, process.limit = process.limit, LOOP_SECONDS
         self._is_open = self._is_closed = False
         self._waited = 0.0
 
@@ -204,7 +205,7 @@ class HostedExecution(Execution):
     def open(self) -> None:
         """Reserve the output. InputError also if the process is lost."""
         try:
-            self.process.ask("open", limit=ANSWER_SECONDS)
+            self.process.ask("open", limit=self._seconds)
         except LostHostingError as error:
             raise InputError(str(error)) from None
         self._is_open = True
@@ -279,7 +280,7 @@ class HostedExecution(Execution):
         if self._is_closed:
             return
         if succeeded:
-            self._asked("read_results", limit=ANSWER_SECONDS)
+            self._asked("read_results", limit=self._seconds)
             value, parts = self._asked("close", True, limit=inf)
             self.result = parts[0] if parts else value
             self.process.end(END_SECONDS)

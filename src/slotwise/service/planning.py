@@ -247,6 +247,7 @@ class Planner:
         if account is not None and OF_FILES & entry.keys():
             kept = job_folder(self.supervision.folder, id)
             os.makedirs(kept, exist_ok=True)
+            os.chmod(kept, 0o711)  # Whatever the umask: `collect` opens files below it.
             with_files = hosted(kept=kept)
         return SupervisedCommands(
             made, self.supervision, is_new=since is None, owner=account, hosted=with_files

@@ -128,7 +128,7 @@ class SupervisedCommands(Commands):
         """`planned` is not open yet, and not used any more. A new job has no attempts.
 
         For the account `owner`, `planned` has neither inputs nor an output: `hosted` has them,
-        and is None if there are none. The folder of the job is there then.
+        and is None if there are none. The folder of the job exists then.
         """
         vars(self).update(vars(planned))
         self._by, self._owner, self._hosted = supervision, owner, hosted
@@ -197,7 +197,9 @@ class SupervisedCommands(Commands):
         record, trouble, self._before[task] = None, "", 0.0
         self._begun[task] = attempt, (self._by.run, attempt)
         if found is None:
-            os.makedirs(folder, 0o711 if self._hosted else 0o700, exist_ok=True)
+            os.makedirs(folder, 0o700, exist_ok=True)
+            if self._hosted is not None:
+                os.chmod(folder, 0o711)
         elif (record := found.record) is None:
             trouble = found.trouble
         else:

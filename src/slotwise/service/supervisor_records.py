@@ -208,7 +208,7 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
 
 def _of_task(record: SupervisorRecord, folder: str, job: str, task: int) -> SupervisorRecord:
     """The record, with the paths of files in this folder. ValueError for another task."""
-    if (record.job, record.task) != (job, task):
+    if (file_name(record.job), record.task) != (file_name(job), task):  # It may be cut.
         raise ValueError(f"it is of task {record.task} of job {record.job!r}")
     out, err = (os.path.join(folder, os.path.basename(one)) for one in (record.out, record.err))
     return replace(record, out=out, err=err)

@@ -96,7 +96,7 @@ class WorkerProcess:
     ) -> None:
         """`options` are those of its interpreter. What it prints is in `output`.
 
-        With an `account`, it starts as that, in the home of the account if it may be there.
+        With an `account`, it starts as that, in the home of the account if it may enter it.
         OSError if that is not possible.
 
         With -E, only PYTHONHASHSEED is kept of the variables of Python, because the hashes of

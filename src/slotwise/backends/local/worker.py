@@ -75,7 +75,7 @@ def main(channel: int, lifeline: int, page: int, token: bytes, home: str = "") -
     """Serve until the manager closes the channel; the numbers are file descriptors.
 
     The token, sent alone before all frames, signals that the worker is ready. `home` is the
-    folder of an account for its worker, if it may be there.
+    folder of an account for its worker, if it may enter it.
     """
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
