@@ -254,6 +254,7 @@ class ServiceApp:
         limit = min(_whole(query.get("limit", "100"), "limit"), LIST_MAX)
         before, states = query.get("before"), _states(query.get("state"))
         ids, at_most = _names(query.get("ids")), limit + 1
+        array = query.get("array")
         if states == ["running"] and ids is None:
             ids = await run_in_threadpool(views.running, self._engine)
         elif 0 < len({*(states or ())} & views.LIVE) < len(views.LIVE):
@@ -266,6 +267,7 @@ class ServiceApp:
             limit=at_most,
             before=None if before is None else _whole(before, "before"),
             ids=ids,
+            array=None if array is None else _whole(array, "array"),
             oldest=oldest,
         )
         jobs = await run_in_threadpool(views.jobs_json, self._engine, records)
