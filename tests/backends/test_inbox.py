@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from typing import Any
 
 import pytest
 
 from slotwise import Job, Phase, Tasks
-from slotwise.backends.inbox import Inbox, Wakeup
+from slotwise.backends.inbox import Ask, Inbox, Wakeup
 from slotwise.backends.local.call_stream import CallFiles, CallStream
 from slotwise.core.events import JobCancelled, JobsClosed, PoolsChanged, TasksAdded
 
@@ -91,3 +92,23 @@ def test_a_wakeup_that_rings_while_it_is_reset_is_not_the_last(
     wakeup.ring()
     assert select.select([wakeup.channel], [], [], 0)[0]
     wakeup.close()
+
+
+def test_what_a_thread_puts_together_arrives_at_the_end() -> None:
+    """A question does not wait, nor does what another thread puts."""
+    woken: list[None] = []
+    inbox = Inbox((), lambda: woken.append(None), is_open=True)
+    first, second, other = (JobCancelled(0.0, name) for name in "abc")
+    question = Ask(lambda: None)
+    with inbox.together():
+        inbox.put(first)
+        inbox.put(question)
+        thread = threading.Thread(target=inbox.put, args=(other,))
+        thread.start()
+        thread.join()
+        inbox.put(second)
+        assert taken(inbox, 0.0) == [question, other]
+    assert taken(inbox, 0.0) == [first, second]
+    assert len(woken) == 3
+    inbox.put(first)
+    assert taken(inbox, 0.0) == [first]

@@ -77,6 +77,16 @@ def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) ->
     assert server.submit({**command, "id": "a"}, command) == ["a-3", "5"]
 
 
+def test_an_id_does_not_end_like_the_path_of_a_request(server: RunningServer) -> None:
+    """Otherwise two paths would be the same."""
+    with pytest.raises(InputError, match="name of a request"):
+        server.submit({"command": ["true"], "id": "a/wait"})
+    assert server.submit(
+        {"command": ["true"], "id": "wait"}, {"command": ["true"], "id": "a/b"}
+    )
+    assert server.wait("a/b")["state"] == server.wait("wait")["state"] == "done"
+
+
 def test_the_same_key_gives_the_same_jobs(server: RunningServer) -> None:
     """A client that does not know whether it was heard asks again."""
     command = {"command": ["true"]}

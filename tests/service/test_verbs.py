@@ -168,3 +168,25 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(
         assert process.stderr.read().removeprefix("2\n") == message
     states = {job["state"] for job in slotwise.json("list")["jobs"]}
     assert states == {"running"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_output_is_followed_across_a_restart(
+    server: Any, slotwise: Shell, tmp_path: Path, number: int
+) -> None:
+    """What was printed before comes once."""
+    script = "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two"
+    slotwise("submit", "--id", "a", "--", "sh", "-c", script)
+    with subprocess.Popen(
+        [sys.executable, "-m", "slotwise", "logs", "-f", "a"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SLOTWISE_SERVER": slotwise.url},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "one\n"
+        server.restart(number)
+        (tmp_path / "go").touch()
+        assert process.stdout.read() == "two\n"
+        assert process.wait(30) == 0

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -52,6 +53,7 @@ class Inbox:
         self._has_closed = False
         self._put: deque[Entry] = deque()
         self._expected: deque[Request] = deque()
+        self._own = threading.local()  # `batch`: what this thread puts together.
 
     @property
     def next_at(self) -> float:
@@ -68,8 +70,23 @@ class Inbox:
     def put(self, entry: Entry) -> None:
         """Append a job that arrives now, whose `open` was called, or another entry."""
         assert self._is_open or isinstance(entry, Ask), "jobs arrive later only if it is open"
+        batch: list[Entry] | None = getattr(self._own, "batch", None)
+        if batch is not None and not isinstance(entry, Ask):  # It is waited for.
+            batch.append(entry)
+            return
         self._put.append(entry)
         self._wake()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let the entries that this thread puts meanwhile arrive in one turn, at the end."""
+        self._own.batch = batch = list[Entry]()
+        try:
+            yield
+        finally:
+            self._own.batch = None
+            self._put.extend(batch)
+            self._wake()
 
     def put_back(self, entry: Entry) -> None:
         """Put back an entry that was taken, as the next one."""

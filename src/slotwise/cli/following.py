@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from slotwise.cli.application import show_message
 from slotwise.cli.streams import has_reader
+from slotwise.core.errors import SlotwiseError
 from slotwise.insight.report.text import in_short, printable
 from slotwise.service.transport import (
     MissingJobError,
@@ -37,6 +39,9 @@ RETURN_SECONDS = 60.0
 
 FAILED, TIMED_OUT, CANCELLED = 1, 124, 130
 """Exit codes: for a failure without one of its own, for `--timeout`, for a cancelled job."""
+
+PLACE = ("run", "phase", "task", "attempt", "stream")
+"""What identifies a file with output, in the headers of frames."""
 
 STREAMS = {"out": "stdout", "err": "stderr"}
 
@@ -83,26 +88,39 @@ def wait_for(transport: Transport, job: str, until: float | None = None) -> Job:
 
     If the server ends meanwhile, another one is awaited for `RETURN_SECONDS`.
     """
-    lost_at: float | None = None
+    patience = Patience()
     while True:
         left = WAIT_SECONDS if until is None else max(0.0, until - time.monotonic())
         timeout = min(WAIT_SECONDS, left)
         try:
             found: Job = transport.get(job_path(job, "wait"), timeout=f"{timeout:.3f}")
         except (NoServerError, ServerClosedError) as error:
-            now = time.monotonic()
-            if lost_at is None:
-                if isinstance(error, NoServerError):  # There was none from the beginning.
-                    raise
-                lost_at = now
-                show_message(f"slotwise: {error}; waiting {RETURN_SECONDS:g} s for another")
-            if now >= lost_at + RETURN_SECONDS or (until is not None and now >= until):
+            if until is not None and time.monotonic() >= until:
                 raise
-            time.sleep(ANY_SECONDS)
+            patience.wait(error)
             continue
-        lost_at = None
+        patience = Patience()
         if is_over(found) or (until is not None and time.monotonic() >= until):
             return found
+
+
+class Patience:
+    """Waits for another server after the end of one, at most `RETURN_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    def wait(self, error: SlotwiseError) -> None:
+        """Wait a little. Raises the error if there was no server, or none has come in time."""
+        now = time.monotonic()
+        if self._until is None:
+            if isinstance(error, NoServerError):
+                raise error
+            self._until = now + RETURN_SECONDS
+            show_message(f"slotwise: {error}; waiting {RETURN_SECONDS:g} s for another")
+        if now >= self._until:
+            raise error
+        time.sleep(ANY_SECONDS)
 
 
 def wait_for_any(transport: Transport, jobs: Sequence[str], until: float | None) -> Job:
@@ -168,10 +186,8 @@ def print_logs(
     last: tuple[int, int, str] | None = None
     ends_line, is_any = True, False
     query: dict[str, Any] = {"task": task, "stream": stream, "follow": int(follow)}
-    received: Any = transport.stream(job_path(job, "logs"), **query)
-    with closing(received):
-        for header, parts in received:
-            data = b"".join(parts)
+    with closing(_received(transport, job, query)) as received:
+        for header, data in received:
             if not data or attempt not in (None, header["attempt"]):
                 continue
             is_any = True
@@ -193,6 +209,35 @@ def print_logs(
             if not has_reader():
                 break
     return is_any
+
+
+def _received(
+    transport: Transport, job: str, query: Mapping[str, Any]
+) -> Generator[tuple[Mapping[str, Any], bytes]]:
+    """What tasks of a job have printed, piece by piece.
+
+    If the server ends while the job is followed, what the next one sends again is left out.
+    """
+    received, patience = Counter[tuple[Any, ...]](), Patience()
+    while True:
+        known = received.copy()
+        try:
+            frames: Any = transport.stream(job_path(job, "logs"), **query)
+            with closing(frames):
+                for header, parts in frames:
+                    data, place = b"".join(parts), tuple(header[name] for name in PLACE)
+                    old = min(known[place], len(data))
+                    known[place] -= old
+                    received[place] += len(data) - old
+                    yield header, data[old:]
+            if not query["follow"] or is_over(transport.get(job_path(job))):
+                return
+        except (NoServerError, ServerClosedError) as error:
+            if not query["follow"]:
+                raise
+            patience.wait(error)
+        else:
+            patience = Patience()
 
 
 def _title(job: str, task: int, attempt: int, stream: str) -> str:

@@ -254,13 +254,12 @@ class Commands(Execution):
         """1 for each task: what is learned is the time of a task."""
         return {PHASE: 1}
 
-    def runs_for(self, environ: Mapping[str, str], words: Mapping[int, ResultOf]) -> None:
-        """Give the command the environment of another process, and words not known yet."""
-        runner = replace(self._command, environ=dict(environ))
-        if words and not isinstance(runner.command, str):
-            given = (words.get(number, word) for number, word in enumerate(runner.command))
-            runner = replace(runner, command=tuple(given))
-        self.runner = self._command = runner
+    def take_words(self, words: Mapping[int, ResultOf]) -> None:
+        """Replace words of the command, by number, that are not known yet."""
+        command = self._command.command
+        if words and not isinstance(command, str):
+            given = tuple(words.get(number, word) for number, word in enumerate(command))
+            self.runner = self._command = replace(self._command, command=given)
         self._lacks_results = bool(words)
 
     def open(self) -> None:
@@ -377,6 +376,7 @@ def plan_commands(
     inputs: str | Sequence[str] = (),
     waits: bool = False,
     env: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     work: float | None = None,
     overwrite: bool = False,
@@ -397,6 +397,7 @@ def plan_commands(
     must match each of `inputs`: before the run, or when the job begins if it waits for other
     jobs, or `waits` for other phases. The tasks in `done` do not run.
     Each task takes this number of `slots` of one host.
+    `environ` is the environment without `env`, by default that of this process.
     `work` is the estimated work of all tasks together, in seconds. Relative paths, including
     `cwd`, are relative to `base_dir`, which is also the default of `cwd`. `about` holds the
     other fields of the `Job`. Raises InputError for invalid arguments.
@@ -450,7 +451,7 @@ def plan_commands(
         words,
         tasks,
         folder,
-        dict(os.environ),
+        dict(os.environ if environ is None else environ),
         dict(env or {}),
         frozenset(no_retry),
         first_task,

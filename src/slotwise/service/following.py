@@ -13,8 +13,8 @@ from slotwise.service.engine import OVER, Engine
 from slotwise.service.hub import HubListener, of_job
 from slotwise.service.wire import frame
 
-POLL_SECONDS = 0.25
-"""How often files of running tasks are read."""
+POLL_SECONDS, POLL_SECONDS_MAX = 0.25, 2.0
+"""How often files of running tasks are read: the longer they do not grow, the less often."""
 
 PIECE_BYTES = 1 << 18
 """The most bytes of a frame."""
@@ -82,6 +82,7 @@ async def followed(
                 known[place] = Followed(file, run, max(0, status.st_size - tail) if tail else 0)
         return (piece for one in known.values() for piece in one.frames())
 
+    pause = POLL_SECONDS
     with HubListener(engine.hub, [of_job(job)]) as listener:
         while True:
             record = await run_in_threadpool(engine.store.job, job)
@@ -90,10 +91,12 @@ async def followed(
             )  # Before reading: nothing is missed.
             pieces = await run_in_threadpool(read)
             while some := await run_in_threadpool(_some, pieces):
+                pause = POLL_SECONDS
                 yield some
             if is_over or not follows:
                 return
-            await listener.take(POLL_SECONDS)
+            await listener.take(pause)
+            pause = min(POLL_SECONDS_MAX, 1.2 * pause)
 
 
 def _some(pieces: Iterator[bytes]) -> bytes:

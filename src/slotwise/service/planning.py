@@ -233,17 +233,18 @@ class Planner:
         slots = max(1, sum(cluster.capacity.values()))
         stated = read_job(entry, slots, Path(folder), now=datetime.now())
         job = arriving_now(stated, self.core.now)
-        if done and isinstance(job, CommandJob):
-            job = replace(job, settings={**job.settings, "done": tuple(done)})
+        if isinstance(job, CommandJob):
+            known = {"environ": environ, "done": tuple(done)}
+            job = replace(job, settings={**job.settings, **known})
         if since is not None:
             job = replacing_own(job, id, Path(folder), since)
         if self.limits:
             job = with_limits(job, self.limits)
         (made,) = Source(Workload((job,), folder=Path(folder))).executions(cluster)
         if isinstance(made, Commands):
-            made.runs_for(environ, self._words(one.words))
+            made.take_words(self._words(one.words))
             if self.supervision is not None:
-                return SupervisedCommands(made, self.supervision)
+                return SupervisedCommands(made, self.supervision, is_new=since is None)
         return made
 
     def _words(self, words: Mapping[int, str]) -> dict[int, ResultOf]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,6 +17,9 @@ from slotwise.service.streams import binding_of
 
 LOST = "it ran when the server ended, and does not run again (restart: false)"
 """Why a job is lost."""
+
+TOGETHER_SECONDS = 1.0
+"""For how long jobs are prepared that arrive together: a turn for each would take longer."""
 
 
 class Restored(NamedTuple):
@@ -44,13 +49,18 @@ def restore(engine: Engine) -> Restored:
         if record.kind == "calls" and not _is_lost(record):
             _expect(engine, record)
     first = sorted(jobs, key=lambda one: (not adopted[one.id], one.number))
-    for record in in_order(first):
-        try:
-            counts[_restored(engine, record, adopted[record.id])] += 1
-        except Exception as error:  # No job may keep the server from starting.
-            engine.end(record, "failed", f"it cannot run after a restart: {error}")
-            if stream := engine.streams.of_job(record.id):
-                engine.streams.cancel(stream)
+    left = deque(in_order(first))
+    while left:
+        until = time.monotonic() + TOGETHER_SECONDS
+        with engine.core.inbox.together():
+            while left and time.monotonic() < until:
+                record = left.popleft()
+                try:
+                    counts[_restored(engine, record, adopted[record.id])] += 1
+                except Exception as error:  # No job may keep the server from starting.
+                    engine.end(record, "failed", f"it cannot run after a restart: {error}")
+                    if stream := engine.streams.of_job(record.id):
+                        engine.streams.cancel(stream)
     return Restored(*counts)
 
 

@@ -31,7 +31,7 @@ from slotwise.service.following import followed
 from slotwise.service.hub import HubListener, of_client, of_job
 from slotwise.service.retention import forget_output
 from slotwise.service.schema import StoreError
-from slotwise.service.submitting import JobSubmitter, Submission
+from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -119,7 +119,6 @@ class ServiceApp:
     def app(self) -> Starlette:
         """The application for a server of ASGI."""
         job = "/v1/jobs/{job:path}"
-        actions = ("cancel", "hold", "release", "change", "forget")
         routes = [
             Route("/v1", self._route(ServiceApp.status)),
             Route("/v1/jobs", self._route(ServiceApp.list)),
@@ -136,7 +135,7 @@ class ServiceApp:
             Route(f"{job}/logs", self._route(ServiceApp.logs)),
             *(
                 Route(f"{job}/{name}", self._route(partial_action(name)), methods=["POST"])
-                for name in actions
+                for name in ACTIONS
             ),
             Route(job, self._route(ServiceApp.job)),
         ]

@@ -20,8 +20,14 @@ from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredJob
 from slotwise.service.settings import HELD
 
+ACTIONS = ("cancel", "hold", "release", "change", "forget")
+"""What can be done with a job."""
+
 JOBS_MAX = 10_000
 """The most jobs of one submission."""
+
+REQUESTS = frozenset({"wait", "explain", "logs", *ACTIONS})
+"""What follows the id of a job in the path of a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class JobSubmitter:
     """Accepts submissions, from any thread."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._engine, self._account = engine, account()
         self._keys: dict[str, Waiting[list[StoredJob]]] = {}
         self._lock = threading.Lock()
 
@@ -60,7 +66,7 @@ class JobSubmitter:
         InputError for a job that cannot be run; StoreError if it cannot be stored.
         """
         if not given.key:
-            return _JobBatch(self._engine, given).accept()
+            return _JobBatch(self._engine, given, self._account).accept()
         with self._lock:
             under_way = self._keys.get(given.key)
             if under_way is None:
@@ -71,7 +77,7 @@ class JobSubmitter:
             store = self._engine.store
             ids = store.ids_of(given.key)
             if ids is None:
-                mine.set_result(_JobBatch(self._engine, given).accept())
+                mine.set_result(_JobBatch(self._engine, given, self._account).accept())
             else:
                 mine.set_result(store.jobs(ids=ids))
         except BaseException as error:
@@ -85,9 +91,9 @@ class JobSubmitter:
 class _JobBatch:
     """The jobs of one submission."""
 
-    def __init__(self, engine: Engine, given: Submission) -> None:
+    def __init__(self, engine: Engine, given: Submission, account: str | None) -> None:
         self._engine, self._given, self._now = engine, given, time.time()
-        self._account = account()
+        self._account = account
         self._found: list[tuple[StoredJob, Execution | None]] = []
         self._names: dict[str, str] = {}
 
@@ -116,8 +122,9 @@ class _JobBatch:
             if execution is None:
                 engine.notify(record)
         by_id = {record.id: record for record in records}
-        for execution in ordered:
-            engine.enter(by_id[execution.job.id], execution)
+        with engine.core.inbox.together():
+            for execution in ordered:
+                engine.enter(by_id[execution.job.id], execution)
         return records
 
     def _numbered(
@@ -230,4 +237,9 @@ def _stated_id(entry: Mapping[str, Any]) -> str | None:
     stated = entry.get("id")
     if stated is not None and not isinstance(stated, str):
         raise InputError(f"id is {stated!r}; give a string")
+    if stated and stated.rpartition("/")[2] in REQUESTS and "/" in stated:
+        raise InputError(
+            f"id is {stated!r}; its last part is the name of a request of the service; give"
+            " another one"
+        )
     return stated or None

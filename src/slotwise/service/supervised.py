@@ -111,8 +111,8 @@ class SupervisedCommands(Commands):
     Output is copied to its staging folder at the end only, so that a new server finds it.
     """
 
-    def __init__(self, planned: Commands, supervision: Supervision) -> None:
-        """`planned` is not open yet, and not used any more."""
+    def __init__(self, planned: Commands, supervision: Supervision, *, is_new: bool) -> None:
+        """`planned` is not open yet, and not used any more. A new job has no attempts."""
         vars(self).update(vars(planned))
         self._by = supervision
         self._leaves = False
@@ -124,7 +124,7 @@ class SupervisedCommands(Commands):
         self._before: dict[int, float] = {}
         self._found: dict[int, SupervisedTask] = {}
         done = set(self.done_before.get(PHASE, ()))
-        for found in records(supervision.folder, self.job.id):
+        for found in () if is_new else records(supervision.folder, self.job.id):
             record, task = found.record, found.task
             if task not in done and task < self._command.tasks:
                 self._found[task] = found
