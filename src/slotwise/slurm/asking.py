@@ -36,7 +36,6 @@ from slotwise.slurm.listing import (
     Column,
     accounting_lines,
     letters_shown,
-    names_as_letters,
 )
 from slotwise.slurm.options import OptionTable, Words, parse
 
@@ -45,78 +44,33 @@ RECENT_SECONDS = 3600
 
 DEFAULT_POOL = "default"
 
-SQUEUE = OptionTable(
-    "squeue",
-    values=frozenset(
-        "Format account clusters format jobs licenses name node nodelist nodes partition qos"
-        " reservation sort states steps user users".split()
-    ),
-    flags=frozenset(
-        "all array array-unique federation hide local long me noconvert noheader only-job-state"
-        " priority sibling start verbose".split()
-    ),
-    short={
-        **{"A": "account", "a": "all", "h": "noheader", "j": "jobs", "l": "long", "r": "array"},
-        **{"M": "clusters", "n": "name", "O": "Format", "o": "format", "p": "partition"},
-        **{"q": "qos", "R": "reservation", "S": "sort", "s": "steps", "t": "states"},
-        **{"u": "user", "v": "verbose", "w": "nodelist", "P": "priority", "L": "licenses"},
-    },
-    refused={"steps": "a job has no steps of its own; leave it out"},
+SQUEUE = OptionTable.of(
+    "O:Format= A:account= a:all r:array M:clusters= o:format= j:jobs= l:long me n:name="
+    " w:nodelist= h:noheader p:partition= P:priority q:qos= R:reservation= S:sort= start"
+    " t:states= s:steps= u:user= v:verbose",
+    Format="write --format with letters, as in -o '%i %T'",
+    steps="a job has no steps of its own; leave it out",
 )
 
-SACCT = OptionTable(
-    "sacct",
-    values=frozenset(
-        "accounts associations cluster clusters constraints delimiter endtime format gid group"
-        " jobs name ncpus nnodes nodelist partition qos reason starttime state timelimit uid"
-        " units user wckeys whole-hetjob".split()
-    ),
-    flags=frozenset(
-        "allclusters allocations allusers array brief completion duplicates federation helpformat"
-        " local noconvert noheader parsable parsable2 truncate verbose".split()
-    ),
-    short={
-        **{"A": "accounts", "a": "allusers", "b": "brief", "D": "duplicates", "E": "endtime"},
-        **{"e": "helpformat", "j": "jobs", "L": "allclusters", "M": "clusters", "n": "noheader"},
-        **{"N": "nodelist", "o": "format", "p": "parsable", "P": "parsable2", "q": "qos"},
-        **{"r": "partition", "S": "starttime", "s": "state", "T": "truncate", "u": "user"},
-        **{"X": "allocations", "v": "verbose", "W": "wckeys"},
-    },
+SACCT = OptionTable.of(
+    "A:accounts= L:allclusters X:allocations a:allusers array b:brief M:clusters= delimiter="
+    " D:duplicates E:endtime= o:format= e:helpformat j:jobs= local name= noconvert n:noheader"
+    " N:nodelist= p:parsable P:parsable2 r:partition= q:qos= S:starttime= s:state= T:truncate"
+    " units= u:user= v:verbose W:wckeys="
 )
 
-SCANCEL = OptionTable(
-    "scancel",
-    values=frozenset(
-        "account clusters jobname name nodelist partition qos reservation signal state user"
-        " wckey".split()
-    ),
-    flags=frozenset("batch ctld full hurry interactive me quiet sibling verbose".split()),
-    short={
-        **{"A": "account", "b": "batch", "f": "full", "H": "hurry", "i": "interactive"},
-        **{"M": "clusters", "n": "name", "p": "partition", "q": "qos", "Q": "quiet"},
-        **{"s": "signal", "t": "state", "u": "user", "v": "verbose", "w": "nodelist"},
-    },
-    refused={"interactive": "`slotwise cancel` asks on a terminal"},
+SCANCEL = OptionTable.of(
+    "A:account= b:batch M:clusters= f:full H:hurry i:interactive jobname= me n:name="
+    " w:nodelist= p:partition= q:qos= Q:quiet R:reservation= s:signal= t:state= u:user="
+    " v:verbose wckey=",
+    interactive="`slotwise cancel` asks on a terminal",
 )
 
-SCONTROL = OptionTable(
-    "scontrol",
-    values=frozenset({"clusters"}),
-    flags=frozenset("all details future hide local oneliner quiet verbose".split()),
-    short={"a": "all", "d": "details", "o": "oneliner", "Q": "quiet", "M": "clusters"},
-)
+SCONTROL = OptionTable.of("a:all M:clusters= d:details o:oneliner Q:quiet v:verbose")
 
-SINFO = OptionTable(
-    "sinfo",
-    values=frozenset("clusters format nodes partition sort states".split()),
-    flags=frozenset(
-        "Node all dead exact federation future hide local long noconvert noheader responding"
-        " summarize verbose".split()
-    ),
-    short={
-        **{"a": "all", "h": "noheader", "l": "long", "M": "clusters", "N": "Node", "n": "nodes"},
-        **{"o": "format", "p": "partition", "s": "summarize", "S": "sort", "t": "states"},
-    },
+SINFO = OptionTable.of(
+    "a:all M:clusters= o:format= l:long N:Node n:nodes= h:noheader p:partition= S:sort="
+    " t:states= s:summarize v:verbose"
 )
 
 
@@ -124,16 +78,12 @@ def squeue(arguments: Sequence[str]) -> int:
     """Print the jobs that wait or run, or those in `--states`."""
     words = parse(arguments, SQUEUE)
     long, format = words.has("long"), os.environ.get("SQUEUE_FORMAT", QUEUE_DEFAULT)
-    text = words.last("format", QUEUE_LONG if long else format)
-    if words.has("Format"):
-        text = names_as_letters(words.last("Format"))
-    title, row = letters_shown(text, QUEUE)
+    title, row = letters_shown(words.last("format", QUEUE_LONG if long else format), QUEUE)
     stated = words.listed("states")
     states = {"PENDING", "RUNNING"} if stated is None else states_named("--states", stated)
     transport = Transport()
-    jobs = _named(transport, words.listed("jobs"), "slurm_load_jobs error")
-    if jobs is None:
-        jobs = _queued(transport, states, _single_user(words))
+    named = _named(transport, words.listed("jobs"), "slurm_load_jobs error")
+    jobs = _queued(transport, states, _single_user(words)) if named is None else named
     if not words.has("noheader"):
         print(title)
     for job in _chosen(jobs, words, states):
@@ -176,9 +126,7 @@ def _single_user(words: Words) -> str | None:
     return users[0] if users and len(users) == 1 else None
 
 
-def _chosen(
-    jobs: Iterable[SlurmJob], words: Words, states: set[str] | None
-) -> list[SlurmJob]:
+def _chosen(jobs: Iterable[SlurmJob], words: Words, states: set[str] | None) -> list[SlurmJob]:
     """The jobs that users, names, partitions and states choose, by number."""
     users, names = _users(words), words.listed("name")
     pools = words.listed("partition")
@@ -208,11 +156,15 @@ def sacct(arguments: Sequence[str]) -> int:
     transport, names = Transport(), words.listed("jobs")
     if names is not None:
         found = found_jobs(transport, names)
-        jobs: Iterable[SlurmJob] = {j.number: j for some in found.values() for j in some}.values()
+        jobs: Iterable[SlurmJob] = {
+            j.number: j for some in found.values() for j in some
+        }.values()
     else:
         user = None if words.has("allusers") else _single_user(words)
         jobs = listed(transport, user=user)
-    first = _instant(words.last("starttime", "" if names is not None else "today"), "--starttime")
+    first = _instant(
+        words.last("starttime", "" if names is not None else "today"), "--starttime"
+    )
     last = _instant(words.last("endtime", ""), "--endtime")
     jobs = [
         job
@@ -262,8 +214,8 @@ def scancel(arguments: Sequence[str]) -> int:
     number = words.last("signal").upper().removeprefix("SIG")
     if number not in ("", "KILL", "TERM", "INT", "9", "15", "2"):
         raise InputError(
-            f"--signal={words.last('signal')} is not supported; leave it out to cancel the jobs,"
-            " or let the job send signals to its own processes"
+            f"--signal={words.last('signal')} is not supported; leave it out to cancel the"
+            " jobs, or let a job send signals to its own processes"
         )
     if words.has("jobname"):
         words = words.below({"name": words.options["jobname"]})
@@ -300,7 +252,7 @@ def _each(transport: Transport, jobs: Iterable[SlurmJob], what: str, command: st
 
 
 def scontrol(arguments: Sequence[str]) -> int:
-    """`show job`, `show config`, `show partition`, `show hostnames`; `hold` and `release`."""
+    """`show job`, `show config`, `show hostnames`; `hold` and `release`."""
     words = parse(arguments, SCONTROL)
     verb, *rest = [*words.rest, ""]
     if verb == "show" and rest[0].rstrip("s") in _SHOWN:
@@ -316,7 +268,7 @@ def scontrol(arguments: Sequence[str]) -> int:
         raise InputError(
             "requeue is not supported: a job of slotwise that has begun ends; submit it again"
         )
-    known = "show job ID, show config, show partition, show hostnames, hold ID, release ID"
+    known = "show job ID, show config, show hostnames, hold ID, release ID"
     raise InputError(f"invalid entity or action: {' '.join(words.rest)}; known: {known}")
 
 
@@ -334,16 +286,6 @@ def _show_config(rest: Sequence[str], between: str) -> None:
 def _show_hostnames(rest: Sequence[str], between: str) -> None:
     for name in (rest[0] if rest else os.environ.get("SLURM_JOB_NODELIST", "")).split(","):
         print(name)
-
-
-def _show_partitions(rest: Sequence[str], between: str) -> None:
-    transport = Transport()
-    slots = sum(one["slots"] for one in transport.get("/v1/workers")["workers"])
-    for name in _pools(transport):
-        if not rest or name in rest:
-            values = f"Default={'YES' if name == DEFAULT_POOL else 'NO'} MaxTime=UNLIMITED"
-            more = f"State=UP TotalCPUs={slots} TotalNodes=1"
-            print(f"PartitionName={name}{between}{values}{between}{more}\n")
 
 
 def _show_jobs(rest: Sequence[str], between: str) -> None:
@@ -371,7 +313,6 @@ def _show_jobs(rest: Sequence[str], between: str) -> None:
 _SHOWN: dict[str, Callable[[Sequence[str], str], None]] = {
     "job": _show_jobs,
     "config": _show_config,
-    "partition": _show_partitions,
     "hostname": _show_hostnames,
 }
 
@@ -379,7 +320,18 @@ _SHOWN: dict[str, Callable[[Sequence[str], str], None]] = {
 def _pools(transport: Transport) -> list[str]:
     """The names of the pools, that of jobs without one first."""
     names = [str(pool["name"]) for pool in transport.get("/v1/pools")["pools"]]
-    return [DEFAULT_POOL, *(printable(one) for one in names if one not in (DEFAULT_POOL, "held"))]
+    return [
+        DEFAULT_POOL,
+        *(printable(one) for one in names if one not in (DEFAULT_POOL, "held")),
+    ]
+
+
+def sacctmgr(arguments: Sequence[str]) -> int:
+    """Print the names of the pools, which are the accounts; of `list` and `show` only."""
+    if not {"list", "show"} & {*arguments}:
+        raise InputError("only `list` and `show` are supported; pools are in slotwise.toml")
+    print("\n".join(_pools(Transport())))
+    return 0
 
 
 def sinfo(arguments: Sequence[str]) -> int:
@@ -414,27 +366,15 @@ def _state(one: Any) -> str:
 SINFO_DEFAULT = "%9P %5a %10l %6D %6t %N"
 
 PARTITIONS: dict[str, Column[Any]] = {
-    "P": Column("PARTITION", 9, lambda one: one["pool"] + "*" * (one["pool"] == DEFAULT_POOL)),
-    "R": Column("PARTITION", 9, lambda one: one["pool"]),
-    "a": Column("AVAIL", 5, lambda one: "up"),
-    "l": Column("TIMELIMIT", 10, lambda one: "infinite"),
-    "D": Column("NODES", 6, lambda one: "1"),
-    "t": Column("STATE", 6, _state),
-    "T": Column("STATE", 9, _state),
-    "N": Column("NODELIST", 12, lambda one: one["host"]),
-    "n": Column("HOSTNAMES", 12, lambda one: one["host"]),
-    "c": Column("CPUS", 5, lambda one: str(one["slots"])),
-    "C": Column("CPUS(A/I/O/T)", 14, _cpus),
-    "m": Column(
-        "MEMORY", 10, lambda one: str(int(_total(one, "memory")) >> 20)
-    ),
-    "G": Column(
-        "GRES", 10, lambda one: f"gpu:{_total(one, 'gpu'):g}" if _total(one, "gpu") else "(null)"
-    ),
-    "F": Column("NODES(A/I/O/T)", 14, lambda one: f"{one['busy'] > 0:d}/{one['busy'] == 0:d}/0/1"),
+    "P": Column("PARTITION", lambda one: one["pool"] + "*" * (one["pool"] == DEFAULT_POOL)),
+    "R": Column("PARTITION", lambda one: one["pool"]),
+    "a": Column("AVAIL", lambda one: "up"),
+    "l": Column("TIMELIMIT", lambda one: "infinite"),
+    "D": Column("NODES", lambda one: "1"),
+    "t": Column("STATE", _state),
+    "T": Column("STATE", _state),
+    "N": Column("NODELIST", lambda one: one["host"]),
+    "c": Column("CPUS", lambda one: str(one["slots"])),
+    "C": Column("CPUS(A/I/O/T)", _cpus),
 }
 """The columns of sinfo by the letter of its format."""
-
-
-def _total(one: Any, name: str) -> float:
-    return float(one["resources"].get(name, {}).get("total", 0))

@@ -68,43 +68,22 @@ LATE = {
 }
 """What letters in the path of an output stand for when a task begins."""
 
-SBATCH = OptionTable(
-    "sbatch",
-    values=frozenset(
-        "account array begin chdir clusters comment constraint core-spec cores-per-socket"
-        " cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency distribution error"
-        " exclude export export-file extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node"
-        " gpus-per-socket gpus-per-task gres gres-flags hint input job-name kill-on-invalid-dep"
-        " licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus"
-        " network nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node"
-        " ntasks-per-socket open-mode output partition power prefer priority profile"
-        " qos reservation signal sockets-per-node switches thread-spec threads-per-core time"
-        " time-min tmp uid wait-all-nodes wckey wrap".split()
-    ),
-    flags=frozenset(
-        "contiguous exclusive get-user-env hold ignore-pbs nice no-kill no-requeue overcommit"
-        " oversubscribe parsable propagate quiet reboot requeue spread-job test-only use-min-nodes verbose"
-        " wait".split()
-    ),
-    short={
-        **{"A": "account", "a": "array", "b": "begin", "C": "constraint", "c": "cpus-per-task"},
-        **{"D": "chdir", "d": "dependency", "e": "error", "F": "nodefile", "G": "gpus"},
-        **{"H": "hold", "i": "input", "J": "job-name", "k": "no-kill", "L": "licenses"},
-        **{"M": "clusters", "m": "distribution", "N": "nodes", "n": "ntasks", "O": "overcommit"},
-        **{"o": "output", "p": "partition", "q": "qos", "Q": "quiet", "s": "oversubscribe"},
-        **{"t": "time", "v": "verbose", "W": "wait", "w": "nodelist", "x": "exclude"},
-    },
-    noted=frozenset(
-        "constraint deadline exclude exclusive licenses mail-type mail-user nodelist"
-        " reservation signal".split()
-    ),
-    refused={
-        "begin": "use `at` or a timer of systemd",
-        "nodefile": "a job runs on one host; leave it out",
-        "test-only": "`squeue` shows what is queued",
-        "uid": "submit as that user",
-        "gid": "submit as that user",
-    },
+SBATCH = OptionTable.of(
+    "A:account= a:array= b:begin= D:chdir= M:clusters= comment= C:constraint=! contiguous"
+    " core-spec= cpu-freq= cpus-per-gpu= c:cpus-per-task= deadline=! d:dependency="
+    " m:distribution= e:error= x:exclude=! exclusive! export= F:nodefile= get-user-env"
+    " gpu-bind= gpu-freq= G:gpus= gpus-per-node= gpus-per-socket= gpus-per-task= gres="
+    " gres-flags= hint= H:hold i:input= J:job-name= kill-on-invalid-dep= L:licenses=!"
+    " mail-type=! mail-user=! mem= mem-bind= mem-per-cpu= mem-per-gpu= mincpus= network= nice"
+    " w:nodelist=! k:no-kill no-requeue N:nodes= n:ntasks= ntasks-per-core= ntasks-per-gpu="
+    " ntasks-per-node= ntasks-per-socket= open-mode= o:output= O:overcommit s:oversubscribe"
+    " parsable p:partition= prefer= priority= profile= propagate q:qos= Q:quiet requeue"
+    " reservation=! signal=! sockets-per-node= spread-job switches= test-only"
+    " thread-spec= threads-per-core= t:time= time-min= tmp= use-min-nodes v:verbose W:wait"
+    " wait-all-nodes= wckey= wrap=",
+    begin="use `at` or a timer of systemd",
+    nodefile="a job runs on one host; leave it out",
+    test_only="`squeue` shows what is queued",
 )
 
 
@@ -129,16 +108,20 @@ class Batch:
         first = script.split("\n", 1)[0]
         if not first.startswith("#!"):
             raise InputError(
-                f"{name}: this does not look like a batch script; its first line must begin with"
-                " #! and the path of an interpreter, as in #!/bin/bash"
+                f"{name}: this does not look like a batch script; its first line must begin"
+                " with #! and the path of an interpreter, as in #!/bin/bash"
             )
         if len(script.encode(errors="surrogateescape")) > SCRIPT_BYTES_MAX:
-            raise InputError(f"{name}: longer than {SCRIPT_BYTES_MAX} bytes; call another script")
+            raise InputError(
+                f"{name}: longer than {SCRIPT_BYTES_MAX} bytes; call another script"
+            )
         if "\0" in script:
             raise InputError(f"{name}: it has null characters; name a script, not a program")
         own = parse([word for line in directives(script) for word in line], SBATCH)
         if own.rest:
-            raise InputError(f"{name}: #SBATCH lines have a word that is no option: {own.rest[0]}")
+            raise InputError(
+                f"{name}: #SBATCH lines have a word that is no option: {own.rest[0]}"
+            )
         in_variables = {
             name: [environ[variable]]
             for name in sorted(SBATCH.values)

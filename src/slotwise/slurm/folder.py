@@ -10,7 +10,7 @@ from pathlib import Path
 from slotwise.core.errors import InputError
 from slotwise.core.files import state_folder
 
-COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "srun", "scontrol", "sinfo")
+COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "srun", "scontrol", "sinfo", "sacctmgr")
 
 
 def slurm_folder() -> Path:

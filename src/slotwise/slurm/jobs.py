@@ -35,10 +35,9 @@ LETTERS = {
 }
 """The states that jobs have, and their short names."""
 
-OTHER_STATES = frozenset(
-    "SUSPENDED PREEMPTED BOOT_FAIL COMPLETING CONFIGURING DEADLINE REQUEUED REQUEUE_FED STOPPED"
-    " SPECIAL_EXIT SIGNALING STAGE_OUT REVOKED RESIZING REQUEUE_HOLD S PR BF CG CF DL RQ RF ST SE"
-    " SI SO RV RS RH RESV_DEL_HOLD RD".split()
+OTHER_STATES = (
+    "SUSPENDED S PREEMPTED PR BOOT_FAIL BF COMPLETING CG CONFIGURING CF DEADLINE DL REQUEUED"
+    " RQ STOPPED ST SPECIAL_EXIT SE REVOKED RV RESIZING RS"
 )
 """States of Slurm that no job has here."""
 
@@ -164,7 +163,9 @@ class JobRange:
         found = _ID.fullmatch(text.strip())
         if found is None:
             raise InputError(f"Invalid job id specified: {text!r}; expected as in 17, 17_3")
-        ranges = [one.split("-") for one in filter(None, (found[2] or found[3] or "").split(","))]
+        ranges = [
+            one.split("-") for one in filter(None, (found[2] or found[3] or "").split(","))
+        ]
         tasks = tuple((int(one[0] or 0), int(one[-1] or 0)) for one in ranges)
         return cls(text, str(int(found[1])), tasks)
 
@@ -192,9 +193,9 @@ def found_jobs(transport: Transport, names: Sequence[str]) -> dict[str, list[Slu
     found: dict[str, list[SlurmJob]] = {}
     arrays: dict[str, list[SlurmJob]] = {}
     for name, one in wanted.items():
-        job = by_number.get(one.number)
-        if job is not None and one.has(job):
-            found[name] = [job]
+        known = by_number.get(one.number)
+        if known is not None and one.has(known):
+            found[name] = [known]
             continue
         if one.number not in arrays:
             arrays[one.number] = list(listed(transport, array=one.number))
@@ -223,7 +224,7 @@ def states_named(option: str, names: Iterable[str]) -> set[str] | None:
         if upper == "ALL":
             return None
         upper = full.get(upper, upper)
-        if upper not in LETTERS and upper not in OTHER_STATES:
+        if upper not in LETTERS and upper not in OTHER_STATES.split():
             raise InputError(f"{option}: invalid job state specified: {name}")
         found.add(upper)
     return found

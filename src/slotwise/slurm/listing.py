@@ -12,105 +12,88 @@ from slotwise.slurm.jobs import LETTERS, SlurmJob, elapsed, instant
 
 Row = TypeVar("Row")
 
+HOST = "localhost"
+"""What stands for the hosts of a server: a list does not say which of them a job uses."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """A column: its title, its width in the table, and the text of a row."""
+    """A column: its title, the text of a row, and its width in the table of sacct."""
 
     title: str
-    width: int
     text: Callable[[Row], str]
+    width: int = 10
 
 
-Columns = Mapping[str, Column[SlurmJob]]
-
-_NOT_KNOWN = "N/A"
-
-QUEUE: Columns = {
-    "i": Column("JOBID", 18, lambda job: job.id),
-    "A": Column("JOBID", 18, lambda job: str(job.number)),
-    "F": Column("ARRAY_JOB_ID", 18, lambda job: job.array[0] if job.array else job.id),
-    "K": Column("ARRAY_TASK_ID", 18, lambda job: job.array[1] if job.array else _NOT_KNOWN),
-    "j": Column("NAME", 8, lambda job: job.name),
-    "u": Column("USER", 8, lambda job: job.user),
-    "P": Column("PARTITION", 9, lambda job: job.pool),
-    "a": Column("ACCOUNT", 10, lambda job: job.pool),
-    "q": Column("QOS", 6, lambda job: "normal"),
-    "t": Column("ST", 2, lambda job: LETTERS[job.state]),
-    "T": Column("STATE", 10, lambda job: job.state),
-    "r": Column("REASON", 16, lambda job: job.why),
-    "R": Column("NODELIST(REASON)", 16, lambda job: _place(job)),
-    "N": Column("NODELIST", 16, lambda job: "" if job.state == "PENDING" else HOST),
-    "M": Column("TIME", 10, lambda job: elapsed(job.seconds, is_short=True)),
-    "l": Column("TIME_LIMIT", 10, lambda job: "UNLIMITED"),
-    "L": Column("TIME_LEFT", 10, lambda job: "UNLIMITED"),
-    "V": Column("SUBMIT_TIME", 20, lambda job: instant(job.plain["submitted"], _NOT_KNOWN)),
-    "S": Column("START_TIME", 20, lambda job: instant(job.plain["begun"], _NOT_KNOWN)),
-    "e": Column("END_TIME", 20, lambda job: instant(job.plain["ended"], _NOT_KNOWN)),
-    "D": Column("NODES", 6, lambda job: "1"),
-    "C": Column("CPUS", 4, lambda job: str(job.plain["slots"] or 1)),
-    "Q": Column("PRIORITY", 10, lambda job: str(job.plain["priority"])),
-    "x": Column("EXIT_CODE", 9, lambda job: job.exit_code),
+FIELDS: Mapping[str, Callable[[SlurmJob], str]] = {
+    "jobid": lambda job: job.id,
+    "jobidraw": lambda job: str(job.number),
+    "array": lambda job: job.array[0] if job.array else job.id,
+    "task": lambda job: job.array[1] if job.array else "N/A",
+    "jobname": lambda job: job.name,
+    "user": lambda job: job.user,
+    "partition": lambda job: job.pool,
+    "cluster": lambda job: "slotwise",
+    "qos": lambda job: "normal",
+    "state": lambda job: job.state,
+    "short": lambda job: LETTERS[job.state],
+    "reason": lambda job: job.why,
+    "place": lambda job: HOST if job.state == "RUNNING" else f"({job.why})",
+    "node": lambda job: HOST if job.plain["begun"] else "",
+    "nodelist": lambda job: HOST if job.plain["begun"] else "None assigned",
+    "exitcode": lambda job: job.exit_code,
+    "time": lambda job: elapsed(job.seconds, is_short=True),
+    "unlimited": lambda job: "UNLIMITED",
+    "elapsed": lambda job: elapsed(job.seconds),
+    "elapsedraw": lambda job: str(job.seconds),
+    "submit": lambda job: instant(job.plain["submitted"], "Unknown"),
+    "start": lambda job: instant(job.plain["begun"], "Unknown"),
+    "end": lambda job: instant(job.plain["ended"], "Unknown"),
+    "cpus": lambda job: str(job.plain["slots"]),
+    "nodes": lambda job: "1",
+    "priority": lambda job: str(job.plain["priority"]),
+    "unknown": lambda job: "",
 }
+"""What columns show of a job."""
+
+
+def _columns(words: str) -> dict[str, Column[SlurmJob]]:
+    """Columns by name or letter, from words `LETTER:TITLE%WIDTH:FIELD`."""
+    found: dict[str, Column[SlurmJob]] = {}
+    for word in words.split():
+        name, title, field = word.split(":")
+        title, _, width = title.partition("%")
+        found[name or title.lower()] = Column(title, FIELDS[field], int(width or 10))
+    return found
+
+
+QUEUE = _columns(
+    "i:JOBID:jobid A:JOBID:jobidraw F:ARRAY_JOB_ID:array K:ARRAY_TASK_ID:task j:NAME:jobname"
+    " u:USER:user P:PARTITION:partition a:ACCOUNT:partition q:QOS:qos t:ST:short T:STATE:state"
+    " r:REASON:reason R:NODELIST(REASON):place N:NODELIST:node M:TIME:time"
+    " l:TIME_LIMIT:unlimited L:TIME_LEFT:unlimited V:SUBMIT_TIME:submit S:START_TIME:start"
+    " e:END_TIME:end D:NODES:nodes C:CPUS:cpus Q:PRIORITY:priority x:EXIT_CODE:exitcode"
+)
 """The columns of squeue by the letter of its format."""
 
 QUEUE_DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 QUEUE_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 
-QUEUE_NAMES = {
-    **{"jobid": "A", "jobarrayid": "i", "arrayjobid": "F", "arraytaskid": "K", "name": "j"},
-    **{"username": "u", "partition": "P", "account": "a", "qos": "q", "statecompact": "t"},
-    **{"state": "T", "reason": "r", "reasonlist": "R", "nodelist": "N", "timeused": "M"},
-    **{"timelimit": "l", "timeleft": "L", "submittime": "V", "starttime": "S"},
-    **{"endtime": "e", "numnodes": "D", "numcpus": "C", "priority": "Q", "exit_code": "x"},
-}
-"""The names of these columns in `squeue --Format`."""
-
-HOST = "localhost"
-"""What stands for the hosts of a server where a list has only one name for all."""
-
-ACCOUNTING: Columns = {
-    "jobid": Column("JobID", 12, lambda job: job.id),
-    "jobidraw": Column("JobIDRaw", 12, lambda job: str(job.number)),
-    "jobname": Column("JobName", 10, lambda job: job.name),
-    "user": Column("User", 9, lambda job: job.user),
-    "account": Column("Account", 10, lambda job: job.pool),
-    "partition": Column("Partition", 10, lambda job: job.pool),
-    "cluster": Column("Cluster", 10, lambda job: "slotwise"),
-    "qos": Column("QOS", 10, lambda job: "normal"),
-    "state": Column("State", 10, lambda job: job.state),
-    "exitcode": Column("ExitCode", 8, lambda job: job.exit_code),
-    "derivedexitcode": Column("DerivedExitCode", 15, lambda job: job.exit_code),
-    "elapsed": Column("Elapsed", 10, lambda job: elapsed(job.seconds)),
-    "elapsedraw": Column("ElapsedRaw", 10, lambda job: str(job.seconds)),
-    "submit": Column("Submit", 19, lambda job: instant(job.plain["submitted"], "Unknown")),
-    "eligible": Column("Eligible", 19, lambda job: instant(job.plain["submitted"], "Unknown")),
-    "start": Column("Start", 19, lambda job: instant(job.plain["begun"], "Unknown")),
-    "end": Column("End", 19, lambda job: instant(job.plain["ended"], "Unknown")),
-    "alloccpus": Column("AllocCPUS", 10, lambda job: str(job.plain["slots"])),
-    "ncpus": Column("NCPUS", 10, lambda job: str(job.plain["slots"])),
-    "nnodes": Column("NNodes", 8, lambda job: "1"),
-    "allocnodes": Column("AllocNodes", 10, lambda job: "1"),
-    "nodelist": Column(
-        "NodeList", 15, lambda job: HOST if job.plain["begun"] else "None assigned"
-    ),
-    "priority": Column("Priority", 10, lambda job: str(job.plain["priority"])),
-    "reason": Column("Reason", 22, lambda job: job.why),
-    **{
-        name.lower(): Column[SlurmJob](name, 10, lambda job: "")
-        for name in "MaxRSS AveRSS MaxVMSize TotalCPU CPUTime CPUTimeRAW UserCPU SystemCPU"
-        " ReqMem ReqCPUS ReqTRES AllocTRES TRESUsageInTot Timelimit Comment WCKey WorkDir"
-        " NTasks MaxDiskRead MaxDiskWrite AdminComment Restarts".split()
-    },
-}
+ACCOUNTING = _columns(
+    ":JobID%12:jobid :JobIDRaw%12:jobidraw :JobName:jobname :User%9:user :Account:partition"
+    " :Partition:partition :Cluster:cluster :QOS:qos :State:state :ExitCode%8:exitcode"
+    " :DerivedExitCode%15:exitcode :Elapsed:elapsed :ElapsedRaw:elapsedraw :Submit%19:submit"
+    " :Eligible%19:submit :Start%19:start :End%19:end :AllocCPUS:cpus :NCPUS:cpus"
+    " :NNodes%8:nodes :AllocNodes:nodes :NodeList%15:nodelist :Priority:priority"
+    " :Reason%22:reason :Timelimit:unlimited :MaxRSS:unknown :AveRSS:unknown"
+    " :MaxVMSize:unknown :TotalCPU:unknown :CPUTime:unknown :CPUTimeRAW:unknown"
+    " :ReqMem:unknown :ReqCPUS:unknown :ReqTRES:unknown :AllocTRES:unknown :Comment:unknown"
+    " :WorkDir:unknown :NTasks:unknown"
+)
 """The columns of sacct by name in small letters. Those that are not known are empty."""
 
 ACCOUNTING_DEFAULT = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
 ACCOUNTING_BRIEF = "JobID,State,ExitCode"
-
-
-def _place(job: SlurmJob) -> str:
-    return HOST if job.state == "RUNNING" else f"({job.why})"
 
 
 def letters_shown(
@@ -139,18 +122,6 @@ def _cell(field: str, text: str) -> str:
     if not width:
         return text
     return f"{text[:width]:>{width}}" if field[1] == "." else f"{text[:width]:<{width}}"
-
-
-def names_as_letters(text: str) -> str:
-    """The format of letters for that of `squeue --Format`: `jobid:10,state`. InputError."""
-    found = ""
-    for one in filter(None, text.split(",")):
-        name, _, width = one.partition(":")
-        letter = QUEUE_NAMES.get(name.lower())
-        if letter is None or (width and not width.strip(".").isdecimal()):
-            raise InputError(f"unknown field {one!r}; known: {', '.join(QUEUE_NAMES)}")
-        found += f"%{width or 20}{letter}"
-    return found
 
 
 def accounting_lines(

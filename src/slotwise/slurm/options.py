@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from slotwise.core.errors import InputError, suggestion
 
@@ -34,30 +34,38 @@ class OptionTable:
     """The options of a command.
 
     values, flags  long names with and without a value
-    short   letters, and the long names that they stand for
-    ignored   names whose effect a machine of one owner does not need
-    noted     names that are ignored with a note, because users may rely on them
-    refused   names that cannot be honoured, with the remedy
+    short    letters, and the long names that they stand for
+    noted    names without effect here, on which users may rely
+    refused  names that cannot be honoured, with the remedy
     """
 
-    command: str
     values: frozenset[str]
-    flags: frozenset[str] = frozenset()
-    short: Mapping[str, str] = field(default_factory=dict)
-    ignored: frozenset[str] = frozenset()
-    noted: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = field(default_factory=dict)
+    flags: frozenset[str]
+    short: Mapping[str, str]
+    noted: frozenset[str]
+    refused: Mapping[str, str]
+
+    @classmethod
+    def of(cls, words: str, **refused: str) -> OptionTable:
+        """Parse `A:account= H:hold exclusive!`: `=` takes a value, `!` is noted."""
+        stated = [one.rpartition(":") for one in words.split()]
+        names = [name.rstrip("!") for _, _, name in stated]
+        return cls(
+            frozenset(name.rstrip("=") for name in names if name.endswith("=")),
+            frozenset(name for name in names if not name.endswith("=")),
+            {letter: name.rstrip("!=") for letter, _, name in stated if letter},
+            frozenset(name.rstrip("!=") for _, _, name in stated if name.endswith("!")),
+            {name.replace("_", "-"): remedy for name, remedy in refused.items()},
+        )
 
     def name_of(self, word: str) -> str:
         """The full name of a long option, of which a beginning suffices. InputError."""
         known = {*self.values, *self.flags}
-        if word in known:
-            return word
         begun = [name for name in sorted(known) if word and name.startswith(word)]
-        if len(begun) != 1:
-            hint = suggestion(word, known, "see docs/howto/slurm-commands.md")
-            raise InputError(f"unrecognized option --{word}; {hint}")
-        return begun[0]
+        if word in known or len(begun) == 1:
+            return word if word in known else begun[0]
+        hint = suggestion(word, known, "docs/howto/slurm-commands.md lists the options")
+        raise InputError(f"unrecognized option --{word}; {hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +225,9 @@ def array_tasks(text: str) -> ArrayTasks:
     for one in listed.split(","):
         found = _RANGE.fullmatch(one)
         if found is None or found[3] == "0" or int(found[2] or found[1]) < int(found[1]):
-            raise InputError(f"--array is {text!r}; expected numbers as in 0-15, 1,3 or 0-9:2%4")
+            raise InputError(
+                f"--array is {text!r}; expected numbers as in 0-15, 1,3 or 0-9:2%4"
+            )
         last, step = int(found[2] or found[1]), int(found[3] or 1)
         if len(numbers) + (last - int(found[1])) // step >= ARRAY_MAX:
             raise InputError(f"--array is {text!r}; expected at most {ARRAY_MAX} tasks")

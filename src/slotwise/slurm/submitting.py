@@ -5,40 +5,42 @@ from __future__ import annotations
 import os
 import platform
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from slotwise.core.errors import InputError
 from slotwise.service.transport import ServerClosedError, Transport, job_path
 from slotwise.slurm.batch import SBATCH, Batch, request_of
 from slotwise.slurm.jobs import OVER, SlurmJob, found_jobs
-from slotwise.slurm.options import OptionTable, Words, dependencies, expanded, noted, parse, whole
+from slotwise.slurm.options import (
+    OptionTable,
+    Words,
+    dependencies,
+    expanded,
+    noted,
+    parse,
+    whole,
+)
 
 WAIT_SECONDS = 30.0
 """After how long a request that waits for the end of a job is made again."""
 
+FAILED = 127
+"""The exit code of a process of a step that could not be started."""
+
 RETURN_SECONDS = 60.0
 """How long `--wait` continues after the end of a server, until another one has started."""
 
-SRUN = OptionTable(
-    "srun",
-    values=(SBATCH.values - {"array", "wrap", "export-file"})
-    | frozenset(
-        "accel-bind bcast cpu-bind epilog het-group jobid mpi multi-prog pack-group prolog"
-        " relative slurmd-debug task-epilog task-prolog wait".split()
-    ),
-    flags=(SBATCH.flags - {"wait", "parsable", "test-only"})
-    | frozenset(
-        "disable-status exact immediate interactive kill-on-bad-exit label no-allocate"
-        " preserve-env pty unbuffered whole".split()
-    ),
-    short={
-        **{letter: name for letter, name in SBATCH.short.items() if letter not in "aW"},
-        **{"K": "kill-on-bad-exit", "l": "label", "u": "unbuffered", "W": "wait"},
-        **{"X": "disable-status", "I": "immediate", "r": "relative"},
-    },
+SRUN = OptionTable.of(
+    "cpu-bind= D:chdir= c:cpus-per-task= cpus-per-gpu= distribution= e:error= exact exclusive"
+    " export= G:gpus= gpus-per-node= gpus-per-task= gpu-bind= gres= hint= i:input= jobid="
+    " J:job-name= K:kill-on-bad-exit l:label mem= mem-bind= mem-per-cpu= mem-per-gpu= mpi="
+    " N:nodes= n:ntasks= ntasks-per-node= w:nodelist= open-mode= o:output= overlap O:overcommit"
+    " pty Q:quiet s:oversubscribe t:time= threads-per-core= u:unbuffered v:verbose W:wait=",
+    pty="a job has no terminal; run the program outside of a job",
+    jobid="a step runs within its job only; leave it out",
 )
 
 
@@ -141,8 +143,6 @@ def srun(arguments: Sequence[str]) -> int:
             "it works within a job only; outside of one, `slotwise submit --follow -- COMMAND`"
             " runs a command and prints what it prints"
         )
-    if words.has("pty"):
-        raise InputError("--pty: a job has no terminal; run the program outside of a job")
     number = whole("--ntasks", words.last("ntasks", os.environ.get("SLURM_NTASKS", "1")))
     if words.has("chdir"):
         os.chdir(words.last("chdir"))
@@ -162,7 +162,9 @@ def _enter(task: int, number: int, words: Words) -> None:
         os.environ["SLURM_CPUS_PER_TASK"] = words.last("cpus-per-task")
     opened: dict[str, int] = {}
     flags = os.O_WRONLY | os.O_CREAT
-    flags |= os.O_APPEND if words.last("open-mode").startswith("a") or number > 1 else os.O_TRUNC
+    flags |= (
+        os.O_APPEND if words.last("open-mode").startswith("a") or number > 1 else os.O_TRUNC
+    )
     streams = ("output", 1), ("error", 2)
     for name, stream in streams:
         if not words.has(name) and not (name == "error" and words.has("output")):
@@ -199,13 +201,25 @@ def _execute(command: Sequence[str]) -> None:
 
 def _in_processes(number: int, words: Words) -> int:
     """Run the command in several processes; the largest exit code."""
-    processes = [
-        subprocess.Popen(
-            list(words.rest), preexec_fn=lambda task=task: _enter(task, number, words)
-        )
-        for task in range(number)
-    ]
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(name, lambda n, _: [one.send_signal(n) for one in processes] and None)
-    codes = [one.wait() for one in processes]
+    processes: list[int] = []
+    for task in range(number):
+        process = os.fork()
+        if not process:
+            try:
+                _enter(task, number, words)
+                _execute(words.rest)
+            except (OSError, InputError) as error:
+                print(f"srun: error: {error}", file=sys.stderr)
+            finally:
+                os._exit(FAILED)
+        processes.append(process)
+
+    def pass_on(signal_number: int, _: object) -> None:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal_number)
+
+    for one in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(one, pass_on)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
     return max(code if code >= 0 else 128 - code for code in codes)
