@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -32,6 +33,7 @@ from slotwise.service.hub import HubListener, of_client, of_job
 from slotwise.service.retention import forget_output
 from slotwise.service.schema import StoreError
 from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
+from slotwise.service.telemetry import RequestCounter, telemetry_routes
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -138,8 +140,11 @@ class ServiceApp:
                 for name in ACTIONS
             ),
             Route(job, self._route(ServiceApp.job)),
+            *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
         ]
-        return Starlette(routes=routes)
+        return Starlette(
+            routes=routes, middleware=[Middleware(RequestCounter, self._engine.counts)]
+        )
 
     def _route(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         return partial(answering(handler), self)

@@ -314,6 +314,11 @@ class Store:
 
         return self._writer.do(action)
 
+    @property
+    def commits(self) -> tuple[int, float]:
+        """The number of transactions since it was opened, and the seconds that they took."""
+        return self._writer.commits
+
     # Reading what is durable. StoreError if the database or a file is damaged.
 
     def open_jobs(self) -> list[StoredJob]:
