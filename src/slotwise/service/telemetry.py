@@ -1,4 +1,4 @@
-"""The paths `/metrics`, `/health` and `/ready`, for Prometheus and for those who start servers.
+"""The paths `/metrics`, `/health`, `/ready` and `/v1/openapi.json`: the server for other tools.
 
 `ServiceCounts` counts what happens. All else is read once for each request to `/metrics`, in
 one question to the session.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from functools import cache
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -23,7 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from slotwise import __version__
@@ -246,4 +249,19 @@ def telemetry_routes(engine: Engine, is_closed: Callable[[], bool]) -> list[Rout
             PlainTextResponse("not ready\n", 503) if is_closed() else PlainTextResponse("ok\n")
         )
 
-    return [Route("/metrics", metrics), Route("/health", health), Route("/ready", ready)]
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(description))
+
+    return [
+        Route("/metrics", metrics),
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/v1/openapi.json", openapi),
+    ]
+
+
+@cache
+def description() -> dict[str, Any]:
+    """The HTTP interface as OpenAPI, from the file beside this one."""
+    found: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("openapi.yaml").read_text())
+    return found
