@@ -49,7 +49,7 @@ _STATE = {
 
 _WHY = {"waiting": "Dependency", "held": "JobHeldUser", "queued": "Resources"}
 
-_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([\d,-]+)(?:%\d+)?\]|\*))?(?:\.\w+)?")
+_ID = re.compile(r"(\d+)(?:_(?:(\d+)|\[([\d,-]+)(?:%\d+)?\]|\*))?(?:\.(\w+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +151,14 @@ def instant(at: float | None, otherwise: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobRange:
-    """An id of a command line: a job, or an array, or some of its tasks."""
+    """An id of a command line: a job, or an array, or some of its tasks.
 
-    text: str
+    Steps of jobs, as in `12.0`, are not known, but for `12.batch`, which is the job.
+    """
+
     number: str
     tasks: tuple[tuple[int, int], ...] = ()
+    step: str = "batch"
 
     @classmethod
     def of(cls, text: str) -> JobRange:
@@ -167,10 +170,12 @@ class JobRange:
             one.split("-") for one in filter(None, (found[2] or found[3] or "").split(","))
         ]
         tasks = tuple((int(one[0] or 0), int(one[-1] or 0)) for one in ranges)
-        return cls(text, str(int(found[1])), tasks)
+        return cls(str(int(found[1])), tasks, found[4] or "batch")
 
     def has(self, job: SlurmJob) -> bool:
         """Whether it names this job."""
+        if self.step != "batch":
+            return False
         if job.array is None or job.array[0] != self.number:
             return not self.tasks and str(job.number) == self.number
         task = int(job.array[1])
