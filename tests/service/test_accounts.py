@@ -249,8 +249,9 @@ hosting.HostedJob._output_files = lambda self, *a: hosting.Answer(["{place}", "{
 @pytest.mark.parametrize(
     "claim",
     [
-        '{"job": {**answer.value["job"], "id": "1"}}',
+        '{"job": {**answer.value["job"], "id": "another"}}',
         '{"job": {**answer.value["job"], "user": "bob"}}',
+        '{"job": {**answer.value["job"], "pool": "other"}}',
         '{"done_before": {"map": [10**9]}}',
         '{"known_as": {}}',
         '{"ending_seconds": float("nan")}',
