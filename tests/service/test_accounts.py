@@ -52,7 +52,8 @@ def test_a_command_runs_as_the_account_of_its_user(server: AccountServer) -> Non
     """With its groups only, no capabilities, and its own name whatever the client sends."""
     command = (
         "id -u; id -G; echo $HOME $USER $LOGNAME $OWN; env | grep SECRET;"
-        " grep -E 'Cap(Prm|Eff)' /proc/self/status; echo to a name > /dev/stderr; pwd"
+        " grep -E 'Cap(Prm|Eff)' /proc/self/status; echo to a name > /dev/stderr; pwd;"
+        " ls /proc/$PPID/fd 2> /dev/null || echo closed"
     )
     with folder_of(ANN) as folder:
         lines = run(server, "ann", command, folder).splitlines()
@@ -60,19 +61,26 @@ def test_a_command_runs_as_the_account_of_its_user(server: AccountServer) -> Non
         assert (int(lines[0]), sorted(map(int, lines[1].split()))) == (uid, groups)
         assert lines[2] == f"{pwd.getpwnam(ANN).pw_dir} {ANN} {ANN} 1"
         assert [line.split()[1] for line in lines[3:5]] == ["0" * 16] * 2
-        assert lines[5:] == [str(folder), "to a name"]
+        assert lines[5:] == [str(folder), "closed", "to a name"]
 
 
 def test_calls_of_two_users_never_share_a_process(server: AccountServer) -> None:
     """Each call of one user is in a process of the account, which serves no other one."""
 
     def who(number: int) -> Any:
+        import ctypes
         import multiprocessing
         import os
 
+        from slotwise.backends.local.worker import KEYCTL
+
         secret = os.environ.get("SECRET_OF_ROOT")
-        key = bytes(multiprocessing.current_process().authkey)
-        return os.getpid(), os.getresuid(), sorted(os.getgroups()), os.getcwd(), secret, key
+        number = KEYCTL.get(os.uname().machine, -1)
+        keys = (
+            bytes(multiprocessing.current_process().authkey),
+            ctypes.CDLL(None).syscall(number, 0, -3, 0),  # The session keyring.
+        )
+        return os.getpid(), os.getresuid(), sorted(os.getgroups()), os.getcwd(), secret, keys
 
     with server.client() as client:
         pools = {user: client.executor(user=user) for user in ("ann", "bob")}
@@ -89,7 +97,9 @@ def test_calls_of_two_users_never_share_a_process(server: AccountServer) -> None
     first, again, third = (one[0] for one in found["ann"])
     assert again == third != first  # The process stays while no other user needs its slot.
     assert not {one[0] for one in found["ann"]} & {one[0] for one in found["bob"]}
-    assert found["ann"][0][5] != found["bob"][0][5]
+    (key, ring), (other_key, other_ring) = (found[user][0][5] for user in ("ann", "bob"))
+    assert key != other_key
+    assert ring != other_ring or ring == -1
 
 
 PROGRAM = """
