@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import socket
 import stat
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +18,11 @@ import pytest
 
 from service.accounts import ANN, BOB, AccountServer, folder_of, missing, serving
 from slotwise.core.errors import InputError
+from slotwise.jobs.accounts import Account
 from slotwise.service.access import User
+from slotwise.service.forker import LoopWaits, TimedStream
 from slotwise.service.settings import Settings
+from slotwise.service.wire import frames
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -333,3 +339,34 @@ def test_a_folder_that_others_can_change_is_refused(change: str, tmp_path: Path)
         Settings(run_as=True).check_run_as(folder)
     with pytest.raises(InputError, match="this machine only"):
         Settings(run_as=True, dask="tcp://x:1").check_run_as(folder)
+
+
+def test_an_answer_that_comes_in_drops_is_late() -> None:
+    """The time is that of the whole answer, so that no process can hold up the loop."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stream, is_over = TimedStream(ours), threading.Event()
+        theirs.send((1000).to_bytes(4, "little"))  # The length of a header.
+
+        def drip() -> None:
+            while not is_over.wait(0.01):
+                theirs.send(b" ")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        stream.until = time.monotonic() + 0.3
+        with pytest.raises(TimeoutError):
+            next(frames(stream))
+        is_over.set()
+        thread.join()
+
+
+def test_the_loop_waits_less_for_an_account_that_has_let_it_wait() -> None:
+    """Others are not concerned."""
+    waits, ann, bob = LoopWaits(), Account.named(ANN), Account.named(BOB)
+    found = []
+    for _ in range(6):
+        found.append(waits.seconds(ann))
+        waits.has_waited(ann, found[-1])
+    assert found == pytest.approx([10, 2.5, 0.625, 0.15625, 0.0390625, 0.02], rel=0.1)
+    assert waits.seconds(bob) == 10
