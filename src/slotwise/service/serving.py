@@ -265,8 +265,8 @@ class Process:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a message is about more than a client: one that sends what is no HTTP, or that
-    still reads when the server stops."""
+    """Whether a message is about more than a client that sends anything but HTTP, or that still
+    reads when the server stops."""
     error = record.exc_info[0] if record.exc_info else None
     return error is not asyncio.CancelledError and record.levelno >= logging.ERROR
 
