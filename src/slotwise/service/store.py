@@ -342,6 +342,11 @@ class Store:
 
         return self._writer.do(action)
 
+    @property
+    def commits(self) -> tuple[int, float]:
+        """The number of transactions since it was opened, and the seconds that they took."""
+        return self._writer.commits
+
     # Reading what is durable. StoreError if the database or a file is damaged.
 
     def open_jobs(self) -> list[StoredJob]:
@@ -373,14 +378,19 @@ class Store:
         limit: int = 100,
         before: int | None = None,
         ids: Sequence[str] | None = None,
+        array: int | None = None,
         oldest: bool = False,
     ) -> list[StoredJob]:
-        """The last or first jobs, up to `limit`, by number, without large specs and results."""
+        """The last or first jobs, up to `limit`, by number, without large specs and results.
+
+        Those of an array have ids such as `12_0`.
+        """
         stated = {
             "state IN (SELECT value FROM json_each(?))": states
             if states is None
             else json.dumps(states),
             "id IN (SELECT value FROM json_each(?))": ids if ids is None else json.dumps(ids),
+            "id GLOB ?": None if array is None else f"{array}_[0-9]*",
             "pool = ?": pool,
             "user = ?": user,
             "number < ?": before,
