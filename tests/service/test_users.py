@@ -6,6 +6,8 @@ import json
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 
 from service.teams import CONFIG, Team, running_team
+from service.test_telemetry import checked
 from slotwise.cli.serve import settings_of
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.core.pools import Pool
@@ -470,6 +473,11 @@ def test_tokens_are_made_listed_and_revoked(team: Team) -> None:
     """By an administrator those of all, by a user its own; their text is shown once."""
     made = team.transport("ann").post("/v1/tokens", {"days": 1})
     ann = team.transport("ann", made["token"])
+    checked(made, "/v1/tokens", "post", "201")
+    checked(ann.get("/v1/tokens"), "/v1/tokens")
+    checked(ann.get("/v1/whoami"), "/v1/whoami")
+    checked(ann.get("/v1"), "/v1")
+    checked(ann.post("/v1/codes"), "/v1/codes", "post", "201")
     listed = ann.get("/v1/tokens")["tokens"]
     assert {one["user"] for one in listed} == {"ann"}
     assert made["token"] not in json.dumps(listed)
@@ -526,6 +534,55 @@ def test_a_client_of_another_host(team: Team, monkeypatch: pytest.MonkeyPatch) -
         "b",
         printed[2],
     ]
+
+
+def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
+    """From the token that an administrator makes to the first job, and the link to the page."""
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "SSL_CERT_FILE": "/none"}
+    environ.pop("SLOTWISE_TOKEN", None)
+
+    def slotwise(*words: str, given: str = "", **more: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "slotwise", *words],
+            input=given,
+            env={**environ, "SLOTWISE_SERVER": team.url, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    own = {"SLOTWISE_SERVER": team.server.url}
+    code, token, _ = slotwise("token", "create", "ann", "--lasts", "90d", **own)
+    assert code == 0
+    assert token.startswith("slw_")
+    code, _, error = slotwise("list")
+    assert (code, f"slotwise login {team.url}" in error) == (2, True)
+    assert "unknown" in slotwise("login", team.url, "--ca", team.ca, given="slw_x_y\n")[2]
+    code, _, error = slotwise("login", team.url, "--ca", team.ca, given=token)
+    assert (code, "you are ann" in error) == (0, True)
+    words = ("--pool", "vision", "--env", "GREETING", "--env", "B=c", "--cwd", str(team.folder))
+    code, printed, _ = slotwise(
+        "submit",
+        "-f",
+        *words,
+        "--",
+        "echo $GREETING $B $(pwd) $SECRET",
+        GREETING="hi",
+        SECRET="s",
+    )
+    assert (code, printed) == (0, f"hi c {team.folder}\n")
+    assert " ann " in slotwise("list", "--all", "--user", "ann")[1]
+    assert "process" not in slotwise("status")[1]
+    code, url, _ = slotwise("page")
+    assert url.startswith(f"{team.url}/login?code=")
+    assert team.ask("GET", url.removeprefix(team.url).strip()).status == 200
+    id = token.split("_")[1]
+    assert id in slotwise("token", "list")[1]
+    assert "revoked" in slotwise("token", "revoke", id)[2]
+    assert "unknown, revoked or too old" in slotwise("list")[2]
+    assert slotwise("logout", team.url)[0] == 0
+    assert slotwise("logout", team.url)[0] == 2
 
 
 def test_changes_are_recorded(team: Team) -> None:
