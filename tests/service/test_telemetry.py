@@ -20,11 +20,8 @@ from starlette.routing import Route
 
 from service.conftest import RunningServer
 from slotwise.service.counts import ServiceCounts
-from slotwise.service.guard import Guard, GuardRules
-from slotwise.service.logins import Logins
 from slotwise.service.server import ServiceApp
 from slotwise.service.telemetry import description, telemetry_routes
-from slotwise.service.token_routes import TokenRoutes
 from waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -146,11 +143,8 @@ def routes_of_server() -> set[tuple[str, str]]:
     """The paths and methods of the routes that are described."""
     engine = MagicMock()
     engine.counts = ServiceCounts()
-    found = set[tuple[str, str]]()
-    tokens = TokenRoutes(engine, MagicMock(), Logins({}.get)).routes()
-    guard = Guard(MagicMock(), GuardRules(), Logins({}.get))
-    found |= {(path, method.lower()) for method, path in guard.routes if path.startswith(PATHS)}
-    for route in ServiceApp(engine, list, bool).app(*tokens).routes:
+    found = set()
+    for route in ServiceApp(engine, list, bool).app().routes:
         if isinstance(route, Route) and route.path.startswith(PATHS):
             path = route.path.replace(":path", "")
             found |= {
