@@ -208,7 +208,6 @@ def test_a_reload_that_is_refused_changes_nothing(
         until(lambda: "was not changed" in server.log)
         config.write_text('scheduler = "fair"\n')
         assert server.post("/v1/reload")["changes"] == []
-        assert server.log.count("was not changed") < 100
 
 
 def test_connections_do_not_use_up_the_descriptors(server: RunningServer) -> None:

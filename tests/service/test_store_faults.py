@@ -97,7 +97,7 @@ def _without_database(path: Path) -> None:
         (lambda path: os.truncate(path, 9000), "is damaged"),
         (_a_page, "is damaged"),
         (_other, "database of another program"),
-        (_newer, "has version 3, and this slotwise reads up to 2; update it"),
+        (_newer, "has version 4, and this slotwise reads up to 3; update it"),
         (_without_version, "is damaged"),
         (_without_database, "is missing, but its log store.db-wal is not"),
         (lambda path: (path.unlink(), path.mkdir()), "is not a file"),
@@ -130,28 +130,30 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         Store(tmp_path / "file" / "service")
 
 
-def version_1(folder: Path) -> None:
-    """Make a store as version 1 did, with an open job and one that has ended."""
+def make_old(folder: Path, version: int) -> None:
+    """Make a store as an earlier version did, with an open job and one that has ended."""
     folder.mkdir()
     with closing(sqlite3.connect(folder / "store.db", isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
+        steps = "".join(VERSIONS[:version])
         database.executescript(
-            f"{VERSIONS[0]} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1"
+            f"{steps} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"
         )
         for number, state in (1, "done"), (2, "open"):
             database.execute(
                 "INSERT INTO jobs VALUES (?, 'old-' || ?, 'command', '', x'7b7d', NULL, '/h',"
                 " 'default', 'normal', 1.0, NULL, NULL, '[]', 1, 5.0, NULL, NULL, ?, '', NULL,"
-                " NULL, 0, 0, 1, NULL, 0, '{}')",
+                f" NULL, 0, 0, 1, NULL, 0, '{{}}'{', NULL' * (version > 1)})",
                 (number, number, state),
             )
         database.execute("INSERT INTO names VALUES ('old', '2')")
 
 
-def test_a_store_of_version_1_is_migrated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, len(VERSIONS)))
+def test_a_store_of_an_earlier_version_is_migrated(tmp_path: Path, version: int) -> None:
     """Its jobs are there, its ids stay used, and a copy is as it was before."""
-    folder = tmp_path / "old"
-    version_1(folder)
+    folder, copy = tmp_path / "old", f"store.db.v{version}"
+    make_old(folder, version)
     expected = [
         StoredJob(n, f"old-{n}", "command", spec=b"{}", folder="/h", submitted=5.0, state=s)
         for n, s in ((1, "done"), (2, "open"))
@@ -159,29 +161,26 @@ def test_a_store_of_version_1_is_migrated(tmp_path: Path) -> None:
     for _ in range(2):
         with Store(folder) as store:
             assert store.jobs() == expected
+            assert store.tokens() == []
     with Store(folder) as store:
         assert store.new_id("old") == (3, "old-3")
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "blobs",
-        "store.db",
-        "store.db.v1",
-    ]
-    with closing(sqlite3.connect(folder / "store.db.v1")) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (1,)
+    assert sorted(path.name for path in folder.iterdir()) == ["blobs", "store.db", copy]
+    with closing(sqlite3.connect(folder / copy)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (version,)
         assert database.execute("SELECT count(*) FROM jobs").fetchone() == (2,)
     again = tmp_path / "again"
     again.mkdir()
-    shutil.copy(folder / "store.db.v1", again / "store.db")
-    (again / "store.db.v1").write_text("of the user")
+    shutil.copy(folder / copy, again / "store.db")
+    (again / copy).write_text("of the user")
     with Store(again) as store:
         assert store.jobs() == expected
-    assert (again / "store.db.v1").read_text() == "of the user"
-    assert (again / "store.db.v1-2").exists()
+    assert (again / copy).read_text() == "of the user"
+    assert (again / f"{copy}-2").exists()
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: Any) -> None:
     """The store is still of version 1, and the next attempt migrates it."""
-    version_1(tmp_path / "old")
+    make_old(tmp_path / "old", 1)
     with monkeypatch.context() as patch:
         patch.setattr(
             schema, "VERSIONS", (VERSIONS[0], f"{VERSIONS[1]} CREATE TABLE jobs (x);")

@@ -17,6 +17,7 @@ from slotwise.cli.options import DURATIONS, FORMS, HINTS
 from slotwise.core.cluster import Count, Slots
 from slotwise.core.errors import InputError, suggestion
 from slotwise.policy.scheduler import ASSIGNERS, SCHEDULERS
+from slotwise.service.access import JOBS_MAX
 from slotwise.sources import Slots as SlotsGiven
 from slotwise.sources import Source, resources_of_host
 from slotwise.workload.file import build_pools
@@ -148,9 +149,24 @@ def _options() -> dict[str, Any]:
     return kinds
 
 
+class UserEntry(Entry):
+    """The keys of a user under `service.users`."""
+
+    account: Name | None = None
+    roles: dict[Name, str] | None = None
+    jobs_max: Annotated[int, Field(ge=0)] = JOBS_MAX
+
+
 class ServiceEntry(Entry):
     """The keys under `service`, which only `slotwise serve` takes."""
 
+    listen: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    plain: bool = False
+    hosts: Annotated[list[Name], Listed] = Field(default_factory=list)
+    run_as: bool = False
+    users: dict[Name, UserEntry] = Field(default_factory=dict)
     drain: Duration | None = None
     keep_days: Annotated[float, Field(gt=0)] | None = None
     keep_jobs: Annotated[int, Field(ge=1)] | None = None

@@ -83,6 +83,11 @@ def show_logs(
             if not print_logs(transport, job, task, **chosen, as_json=as_json):
                 show_message(f"slotwise: job {job!r} of the server has printed nothing")
             return
+        if not RunFolder.all():
+            raise InputError(
+                f"job {job!r}: no server runs, and no run is kept; start a server with"
+                " `slotwise serve`, or run a workload with `slotwise run FILE`"
+            )
     folder = last_run() if run is None else RunFolder.named(run)
 
     def is_chosen(file: AttemptFile) -> bool:

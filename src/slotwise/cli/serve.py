@@ -12,15 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from slotwise.cli.defaults import Defaults, user_file
+from slotwise.cli.defaults import Defaults, ServiceEntry, user_file
 from slotwise.cli.options import ResourcesText, SlotsText, parse_slots
 from slotwise.cli.parsing import parse_resources
 from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.policy.scheduler import ALLOCATORS
-from slotwise.service.settings import Settings
+from slotwise.service.access import SUBMITS, User, roles_of
+from slotwise.service.settings import Network, Settings
 from slotwise.service.transport import NoServerError, Transport
 from slotwise.service.wire import service_folder
 from slotwise.workload.file import read_sharing
+
+OF_NETWORK = ("listen", "certificate", "key", "plain")
+"""The options for a network."""
 
 START_SECONDS = 30.0
 """How long a server in the background may take to start."""
@@ -62,6 +66,27 @@ def serve(
             " state folder of slotwise].",
         ),
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS:PORT",
+            help="Serve the users of the configuration on a network, too, as at 0.0.0.0:8443.",
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A certificate for TLS, PEM.")
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Its key [default: in the file of the certificate]."),
+    ] = None,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="Do without TLS, though other hosts connect: tokens pass unencrypted.",
+        ),
+    ] = False,
     stop: Annotated[
         bool,
         typer.Option("--stop", help="Stop the server that runs, as SIGTERM does, and wait."),
@@ -79,6 +104,8 @@ def serve(
 
     `slotwise serve --config team.toml --background`
 
+    `slotwise serve --listen 127.0.0.1:8443`
+
     `slotwise serve --stop`
     """
     place = (service_folder() if folder is None else folder).absolute()
@@ -91,6 +118,10 @@ def serve(
         "dask": dask,
         "dask_slots": dask_slots,
         "scheduler": scheduler,
+        "listen": listen,
+        "certificate": certificate,
+        "key": key,
+        "plain": plain or None,
     }
     settings = settings_of(config, given)  # A mistake is reported before anything begins.
     if background:
@@ -126,6 +157,7 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
         "scheduler": options.pop("scheduler", None),
         **{name: value for name, value in given.items() if value is not None},
     }
+    of_network = {name: stated.pop(name, None) for name in OF_NETWORK}
     pools, objective, preemption = read_sharing(defaults.workload)
     if "pools" not in defaults.workload:
         pools = ()
@@ -133,6 +165,9 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
         "drain_seconds": service and service.drain,
         "keep_days": service and service.keep_days,
         "keep_jobs": service and service.keep_jobs,
+        "run_as": service and service.run_as,
+        "users": service and _users_of(service),
+        "network": _network_of(service, file.parent, of_network),
     }
     return Settings(
         pools=pools,
@@ -140,6 +175,39 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
         preemption=preemption,
         options={name: value for name, value in options.items() if value is not None},
         **{name: value for name, value in stated.items() if value is not None},
+    )
+
+
+def _users_of(service: ServiceEntry) -> dict[str, User]:
+    """The users of the configuration. InputError for one that cannot be."""
+    return {
+        name: User(
+            name,
+            one.account or name,
+            SUBMITS if one.roles is None else roles_of(name, one.roles),
+            one.jobs_max,
+        )
+        for name, one in service.users.items()
+    }
+
+
+def _network_of(
+    service: ServiceEntry | None, folder: Path, given: Mapping[str, Any]
+) -> Network | None:
+    """Where the server listens besides its socket; paths of its file begin at its folder."""
+    service = service or ServiceEntry()
+    listen = given["listen"] or service.listen
+    certificate, key = service.certificate, service.key
+    files = [None if path is None else folder / path for path in (certificate, key)]
+    if given["certificate"] is not None:
+        files = [given["certificate"], given["key"]]
+    if listen is None:
+        if files != [None, None] or given["plain"]:
+            raise InputError("certificate, key and plain are for a network; state listen, too")
+        return None
+    plain = given["plain"] or service.plain
+    return Network.of(
+        listen, certificate=files[0], key=files[1], plain=plain, hosts=tuple(service.hosts)
     )
 
 

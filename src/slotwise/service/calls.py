@@ -8,10 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slotwise.core.errors import InputError, shown
-from slotwise.running import account
+from slotwise.service.access import ForbiddenError, User
 from slotwise.service.engine import OVER, Engine, job_frame
 from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredCall, StoredJob
+from slotwise.service.rights import (
+    MARK,
+    LimitError,
+    check_names,
+    check_submits,
+    may_see,
+    plain_name,
+    scoped,
+)
 from slotwise.service.streams import ServedStream, binding_of
 from slotwise.service.wire import frame
 
@@ -35,19 +44,25 @@ class CallFrames:
         self._lock = threading.Lock()  # Requests are handled one at a time.
         self._left: dict[str, float] = {}
 
-    def handle(self, frames: Sequence[Frame]) -> dict[str, Any]:
-        """Handle frames in order; what they add is durable on return.
+    def handle(self, frames: Sequence[Frame], user: User) -> dict[str, Any]:
+        """Handle frames of a user in order; what they add is durable on return.
 
         A stream or a call that is known already changes nothing.
         """
         with self._lock:
-            return _CallBatch(self._engine).handle(frames)
+            return _CallBatch(self._engine, user).handle(frames)
 
-    def ended(self, calls: Mapping[str, Any], jobs: Sequence[Any]) -> Iterator[bytes]:
-        """The frames of those calls and jobs that are over; each is read when it is taken."""
-        store = self._engine.store
+    def ended(
+        self, calls: Mapping[str, Any], jobs: Sequence[Any], user: User
+    ) -> Iterator[bytes]:
+        """The frames of those calls and jobs that are over; each is read when it is taken.
+
+        Those that the user may not see are left out.
+        """
+        engine, store = self._engine, self._engine.store
         for key, numbers in calls.items():
-            if (record := store.stream(key)) is None:
+            record = store.stream(key if MARK in key else scoped(user, engine.own, key))
+            if record is None or not may_see(user, record, engine.settings):
                 continue
             wanted = {int(number) for number in numbers}
             for one in store.call_states(record.id):
@@ -56,7 +71,9 @@ class CallFrames:
                     yield call_frame(key, call)
         for job in jobs:
             ended = store.job(str(job))
-            if ended is not None and ended.state in OVER:
+            if ended is None or not may_see(user, ended, engine.settings):
+                continue
+            if ended.state in OVER:
                 yield job_frame(ended)
 
     def left(self, client: str) -> None:
@@ -92,21 +109,20 @@ def call_frame(key: str, call: StoredCall) -> bytes:
 class _CallBatch:
     """The frames of one request: first they are stored, then they have their effect."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, user: User) -> None:
+        self._engine, self._user = engine, user
         self._opened: dict[str, tuple[StoredJob, Submitted]] = {}
         self._calls: dict[str, dict[int, StoredCall]] = {}
         self._refused: dict[str, str] = {}
         self._names: dict[str, str] = {}
 
     def handle(self, frames: Sequence[Frame]) -> dict[str, Any]:
-        steps = [step for header, parts in frames if (step := self._step(header, parts))]
-        names = self._names
-        self._engine.store.add_calls(
-            {names[key]: list(calls.values()) for key, calls in self._calls.items()},
-            [record for record, _ in self._opened.values()],
-            [names[key] for what, key, _ in steps if what == "close"],
-        ).result()
+        try:
+            steps = self._stored(frames)
+        except BaseException:
+            for record, _ in self._opened.values():
+                self._engine.quota.free(record.user, [record.id])
+            raise
         streams = self._engine.streams
         for what, key, number in steps:
             if what == "open":
@@ -125,7 +141,19 @@ class _CallBatch:
                 streams.close(stream)
             else:
                 streams.cancel(stream, [number])
-        return {"jobs": self._names, "refused": self._refused}
+        jobs = {plain_name(key): job for key, job in self._names.items()}
+        return {"jobs": jobs, "refused": {plain_name(k): v for k, v in self._refused.items()}}
+
+    def _stored(self, frames: Sequence[Frame]) -> list[tuple[str, str, int]]:
+        """Store what the frames add; the steps that have their effect then."""
+        steps = [step for header, parts in frames if (step := self._step(header, parts))]
+        names = self._names
+        self._engine.store.add_calls(
+            {names[key]: list(calls.values()) for key, calls in self._calls.items()},
+            [record for record, _ in self._opened.values()],
+            [names[key] for what, key, _ in steps if what == "close"],
+        ).result()
+        return steps
 
     def _add(self, stream: ServedStream, number: int) -> None:
         try:
@@ -141,20 +169,25 @@ class _CallBatch:
         what, key = header.get("op"), header.get("stream")
         if not isinstance(key, str) or not 0 < len(key) <= KEY_BYTES_MAX:
             raise InputError(f"stream is {shown(key)}; give a string")
+        key = self._scoped(key)
         if what == "open":
             return self._open(key, header)
         if key in self._refused:
             return None
         if self._name(key) is None:
-            raise InputError(f"stream {key!r} is not open; send its open frame first")
+            raise InputError(
+                f"stream {plain_name(key)!r} is not open; send its open frame first"
+            )
         number = header.get("number", 0)
         if not _is_number(number):
-            raise InputError(f"stream {key!r}: number is {shown(number)}; give a whole number")
+            raise InputError(
+                f"stream {plain_name(key)!r}: number is {shown(number)}; give a whole number"
+            )
         if what == "call":
             return self._call(key, number, header, parts)
         if what in ("close", "cancel"):
             return str(what), key, number
-        raise InputError(f"stream {key!r}: unknown op {shown(what)}")
+        raise InputError(f"stream {plain_name(key)!r}: unknown op {shown(what)}")
 
     def _name(self, key: str) -> str | None:
         if key not in self._names and (record := self._engine.store.stream(key)):
@@ -167,14 +200,23 @@ class _CallBatch:
         engine, now = self._engine, time.time()
         stated = header.get("binding") or {}
         if not isinstance(stated, dict):
-            raise InputError(f"stream {key!r}: binding is {shown(stated)}; give an object")
+            raise InputError(
+                f"stream {plain_name(key)!r}: binding is {shown(stated)}; give an object"
+            )
         try:
+            check_names(self._user, stated.get("user"))
+            owner = engine.owner(stated.get("user"), self._user)
+            if owner.name != engine.own.name:
+                stated = {**stated, "user": owner.name}
             binding = binding_of(stated)
             grows, program = bool(header.get("grows")), str(header.get("program") or "")
             job = binding.job(grows=grows)
             engine.check_pool(job.pool)
             engine.core.check_job(job)
-        except InputError as error:
+            check_submits(self._user, job.pool, engine.settings)
+            number, id = engine.store.new_id(binding.name)
+            engine.quota.reserve(owner.name, [id], owner.jobs_max)
+        except (InputError, ForbiddenError, LimitError) as error:
             self._refused[key] = str(error)
             return None
         entry = {
@@ -185,7 +227,7 @@ class _CallBatch:
         due = None if binding.deadline is None else now + binding.deadline
         restart = header.get("restart", True) is not False
         submitted = Submitted("calls", entry, due, restart, {})
-        number, id = engine.store.new_id(binding.name)
+        client = str(header.get("client") or "")
         record = StoredJob(
             number=number,
             id=id,
@@ -200,8 +242,9 @@ class _CallBatch:
             tasks=0 if grows else 1,
             restart=restart,
             stream=key,
-            client=str(header.get("client") or ""),
-            user=binding.user or account(),
+            client=client and self._scoped(client),
+            user=owner.name,
+            account=engine.account_of(owner),
         )
         self._opened[key] = record, submitted
         self._names[key] = id
@@ -217,25 +260,34 @@ class _CallBatch:
             return None  # It is over, so the call is known.
         inputs = header.get("inputs", [None])
         if not isinstance(inputs, list) or inputs[:1] != [None]:
-            raise InputError(f"stream {key!r}: inputs is {shown(inputs)}; begin it with null")
+            raise InputError(
+                f"stream {plain_name(key)!r}: inputs is {shown(inputs)}; begin it with null"
+            )
         if sum(one is None for one in inputs) != len(parts):
-            raise InputError(f"stream {key!r}: call {number} has {len(parts)} parts")
+            raise InputError(
+                f"stream {plain_name(key)!r}: call {number} has {len(parts)} parts"
+            )
         if not all(one is None or self._can_have(one) for one in inputs):
             raise InputError(
-                f"stream {key!r}: inputs of call {number} is {shown(inputs)}; give null, or"
-                " [stream, number] of a call that was sent before"
+                f"stream {plain_name(key)!r}: inputs of call {number} is {shown(inputs)}; give"
+                " null, or [stream, number] of a call that was sent before"
             )
+        inputs = [one and [self._scoped(one[0]), one[1]] for one in inputs]
         given = iter(parts)
         aligned = tuple(next(given) if one is None else None for one in inputs)
         record = StoredCall(self._names[key], number, aligned, inputs)
         self._calls.setdefault(key, {})[number] = record
         return "call", key, number
 
+    def _scoped(self, name: str) -> str:
+        return scoped(self._user, self._engine.own, name)
+
     def _can_have(self, reference: Any) -> bool:
         """Whether it names a call, and none that is still to come: calls must not wait for
         each other in a circle."""
         match reference:
-            case [str(key), number] if isinstance(reference, list) and _is_number(number):
+            case [str(name), number] if isinstance(reference, list) and _is_number(number):
+                key = self._scoped(name)
                 stream = self._engine.streams.get(key)
                 if stream is None and key not in self._opened:
                     return True  # It is over, refused or unknown, so that nothing waits for it.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,11 +19,14 @@ from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import Event, TaskAdopted, TaskFailed, TaskFinished, TaskKilled
 from slotwise.jobs.execution import Execution
+from slotwise.running import account
+from slotwise.service.access import User, own_user
 from slotwise.service.counts import ServiceCounts
 from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
 from slotwise.service.planning import Planner
 from slotwise.service.records import StoredJob, StoredTask
+from slotwise.service.rights import JobQuota
 from slotwise.service.schema import StoreError
 from slotwise.service.settings import HELD, Settings
 from slotwise.service.store import Store
@@ -61,6 +66,8 @@ class Engine:
         """Open the session. InputError or SlotwiseError as a session raises them."""
         self.store, self.settings, self.run, self.hub = store, settings, run, hub
         self.folder = store.path.parent
+        self.own = own_user(account() or str(os.geteuid()))
+        self.quota = JobQuota(self.own, store.open_users())
         self.session = Session(
             settings.slots,
             settings.scheduler,
@@ -96,6 +103,30 @@ class Engine:
         self._epoch = time.time() - core.now
 
     # What is accepted.
+
+    def user(self, name: str) -> User | None:
+        """The user with this name, if the configuration has it, or the server's account."""
+        own = self.own if name == self.own.name else None
+        return self.settings.users.get(name, own)
+
+    def owner(self, name: str | None, by: User) -> User:
+        """The user whose job it is; `by` submits it. InputError for one that is not known.
+
+        The server's account may name users that the configuration does not have.
+        """
+        if name is None or name == by.name:
+            return by
+        found = self.settings.users.get(name)
+        if found is None and by is self.own:
+            return replace(by, name=name)
+        if found is None:
+            raise InputError(f"user {name!r} is not a user of this server; name another one")
+        return found
+
+    def account_of(self, owner: User) -> str | None:
+        """The account as which the jobs of a user run; None: that of the server."""
+        found = self.settings.users.get(owner.name)
+        return None if found is None else found.account
 
     def check_pool(self, pool: str) -> None:
         """InputError for a pool that the configuration does not have, if it has some."""
@@ -208,6 +239,7 @@ class Engine:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
             self.counts.jobs[record.pool, state] += 1
+            self.quota.free(record.user, [record.id])
             with suppress(Exception):  # It is sent again when the client asks.
                 self.notify(self.store.job(record.id))
 

@@ -21,6 +21,7 @@ class StoredJob:
     spec     its entry as JSON; of the kind `object` whatever stands for it
     environ  the hash of its environment; `Store.add` sets it
     state    `open`, or how it ended: done, failed, cancelled, lost
+    account  the account of the system that it runs as; None: that of the server
     stream   the key of a stream of calls that is this job, with `closed`: no call follows
     changes  what was changed since it was submitted, as JSON
     """
@@ -52,6 +53,7 @@ class StoredJob:
     stream: str | None = None
     closed: bool = False
     client: str | None = None
+    account: str | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -10,7 +10,7 @@ from slotwise.core.pools import Pool
 from slotwise.service.engine import Engine
 from slotwise.service.settings import Settings
 
-FIXED = ("dask", "dask_slots", "resources", "options", "preemption")
+FIXED = ("dask", "dask_slots", "resources", "options", "preemption", "run_as")
 """The settings that only a start takes; a restart loses nothing."""
 
 
@@ -20,6 +20,8 @@ def changed(engine: Engine, new: Settings) -> list[str]:
     for name in FIXED:
         if getattr(old, name) != getattr(new, name):
             raise InputError(f"{name} has changed, which takes a restart of the server")
+    if _place(old) != _place(new):
+        raise InputError("listen has changed, which takes a restart of the server")
     if old.slots != new.slots:
         raise InputError("slots has changed, which takes a restart of the server")
     try:
@@ -30,8 +32,33 @@ def changed(engine: Engine, new: Settings) -> list[str]:
     for name in ("drain_seconds", "keep_days", "keep_jobs"):
         if getattr(old, name) != getattr(new, name):
             texts.append(f"{name} is now {getattr(new, name)}")
+    if old.network != new.network:
+        texts.append("the network has changed: certificate or hosts")
+    texts += _user_changes(old, new)
     engine.settings = replace(new)
     return texts
+
+
+def _place(settings: Settings) -> object:
+    """What of the network only a start takes."""
+    one = settings.network
+    return one and (one.host, one.port, one.certificate is None)
+
+
+def _user_changes(old: Settings, new: Settings) -> list[str]:
+    before, after = old.users, new.users
+    return [
+        *(f"user {name} is new" for name in after if name not in before),
+        *(
+            f"user {name} is removed: its tokens are of no use"
+            for name in before.keys() - after
+        ),
+        *(
+            f"user {name} has changed"
+            for name in after
+            if before.get(name, after[name]) != after[name]
+        ),
+    ]
 
 
 def _in_session(engine: Engine, old: Settings, new: Settings) -> list[str]:

@@ -101,7 +101,7 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         record.folder,
         environ or {},
         outputs=engine.outputs,
-        changed=_changed(record),
+        changed=_changed(engine, record),
         done=done,
         since=record.submitted,
     )
@@ -131,7 +131,7 @@ def _is_lost(record: StoredJob) -> bool:
 def _expect(engine: Engine, record: StoredJob) -> None:
     """Open a job of calls: these may be inputs of any other call, also of an earlier job."""
     entry = Spec.of(record).submitted.entry
-    binding = binding_of({**entry["binding"], **_changed(record)})
+    binding = binding_of({**entry["binding"], **_changed(engine, record)})
     stream = engine.streams.open(record, binding, entry["program"], grows=entry["grows"])
     for one in engine.store.call_states(record.id):
         if one.state == OPEN:
@@ -161,7 +161,8 @@ def _calls(engine: Engine, record: StoredJob) -> int:
     return QUEUED
 
 
-def _changed(record: StoredJob) -> dict[str, Any]:
-    """The properties of a job that may have changed since it was submitted."""
+def _changed(engine: Engine, record: StoredJob) -> dict[str, Any]:
+    """The properties of a job that its entry may state otherwise."""
     pool = HELD if record.held else record.pool
-    return {"pool": pool, "priority": record.priority, "weight": record.weight}
+    found = {"pool": pool, "priority": record.priority, "weight": record.weight}
+    return found if record.user in (None, engine.own.name) else {**found, "user": record.user}

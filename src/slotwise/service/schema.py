@@ -95,6 +95,18 @@ CREATE TABLE notes (id INTEGER PRIMARY KEY, at REAL NOT NULL, text NOT NULL);
     """
 ALTER TABLE jobs ADD COLUMN client TEXT;
 """,
+    """
+ALTER TABLE jobs ADD COLUMN account TEXT;
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    user TEXT NOT NULL,
+    hash BLOB NOT NULL,
+    created REAL NOT NULL,
+    expires REAL,
+    used REAL,
+    revoked REAL
+) WITHOUT ROWID;
+""",
 )
 """The statements that lead from each version to the next; the first make version 1."""
 

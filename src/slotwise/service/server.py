@@ -7,20 +7,21 @@ import io
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from slotwise import __version__
 from slotwise.core.errors import InputError, SlotwiseError, shown, suggestion
 from slotwise.service import views
+from slotwise.service.access import ForbiddenError, Role, User
+from slotwise.service.answers import PlainResponse, refusal
 from slotwise.service.calls import CallFrames, Frame
 from slotwise.service.engine import (
     OVER,
@@ -30,10 +31,20 @@ from slotwise.service.engine import (
 )
 from slotwise.service.following import followed
 from slotwise.service.hub import HubListener, of_client, of_job
+from slotwise.service.records import StoredJob
 from slotwise.service.retention import forget_output
+from slotwise.service.rights import (
+    LimitError,
+    check_sees,
+    check_submits,
+    may_see,
+    row_for,
+    scoped,
+)
 from slotwise.service.schema import StoreError
+from slotwise.service.settings import environment_of
 from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
-from slotwise.service.telemetry import RequestCounter, telemetry_routes
+from slotwise.service.telemetry import telemetry_routes
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -52,7 +63,8 @@ DIGITS_MAX = 15
 """The most digits of a number in a query."""
 
 T = TypeVar("T")
-Handler = Callable[["ServiceApp", Request], Awaitable[Response]]
+Routes = TypeVar("Routes")
+"""A class whose methods take a request."""
 
 
 class ClosedError(SlotwiseError):
@@ -65,16 +77,20 @@ STATUS = {
     OverError: (409, "over"),
     InputError: (400, "input"),
     StoreError: (507, "full"),
+    ForbiddenError: (403, "forbidden"),
+    LimitError: (429, "limit"),
 }
 
 
-def answering(handler: Handler) -> Handler:
+def answering(
+    handler: Callable[[Routes, Request], Awaitable[Response]],
+) -> Callable[[Routes, Request], Awaitable[Response]]:
     """A handler whose errors become JSON with a kind and a message."""
 
     @wraps(handler)
-    async def answer(server: ServiceApp, request: Request) -> Response:
+    async def answer(routes: Routes, request: Request) -> Response:
         try:
-            return await handler(server, request)
+            return await handler(routes, request)
         except SlotwiseError as error:
             known = (STATUS[kind] for kind in STATUS if isinstance(error, kind))
             status, name = next(known, (500, "failed"))
@@ -91,21 +107,6 @@ def answering(handler: Handler) -> Handler:
     return answer
 
 
-class PlainResponse(Response):
-    """Plain values as JSON, also text that is not Unicode, as in the environment of a job."""
-
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        """ASCII only."""
-        return json.dumps(content, separators=(",", ":")).encode()
-
-
-def refusal(status: int, kind: str, message: str) -> PlainResponse:
-    """An error as JSON."""
-    return PlainResponse({"error": {"kind": kind, "message": message}}, status)
-
-
 class ServiceApp:
     """The routes of a service, as methods that take a request."""
 
@@ -118,8 +119,8 @@ class ServiceApp:
         self.is_restoring = True
         self._calls, self._submitter = CallFrames(engine), JobSubmitter(engine)
 
-    def app(self) -> Starlette:
-        """The application for a server of ASGI."""
+    def app(self, *more: BaseRoute) -> Starlette:
+        """The application for a server of ASGI, with further routes."""
         job = "/v1/jobs/{job:path}"
         routes = [
             Route("/v1", self._route(ServiceApp.status)),
@@ -141,12 +142,13 @@ class ServiceApp:
             ),
             Route(job, self._route(ServiceApp.job)),
             *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
+            *more,
         ]
-        return Starlette(
-            routes=routes, middleware=[Middleware(RequestCounter, self._engine.counts)]
-        )
+        return Starlette(routes=routes)
 
-    def _route(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def _route(
+        self, handler: Callable[[ServiceApp, Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
         return partial(answering(handler), self)
 
     # Requests.
@@ -154,19 +156,19 @@ class ServiceApp:
     async def status(self, request: Request) -> Response:
         """The state of the server."""
         numbers = await run_in_threadpool(views.status_json, self._engine)
-        state = "draining" if self.is_draining else "running"
-        return PlainResponse(
-            {
-                "version": __version__,
-                "api": API,
-                "pid": os.getpid(),
-                "started": self._started,
-                "state": state,
-                "restoring": self.is_restoring,
-                "folder": str(self._engine.folder),
-                **numbers,
-            }
-        )
+        found = {
+            "version": __version__,
+            "api": API,
+            "started": self._started,
+            "state": "draining" if self.is_draining else "running",
+            "restoring": self.is_restoring,
+            **numbers,
+        }
+        if user_of(request).is_admin:
+            found |= {"pid": os.getpid(), "folder": str(self._engine.folder)}
+        else:
+            del found["changes"]
+        return PlainResponse(found)
 
     async def submit(self, request: Request) -> Response:
         """Accept jobs."""
@@ -174,14 +176,11 @@ class ServiceApp:
         body = _object(await _body(request))
         given = Submission(
             jobs=_of(body, "jobs", list, []),
-            folder=_folder(body),
-            environ=_environ(body),
-            key=_of(body, "key", str, None),
             user=_of(body, "user", str, None),
-            client=_of(body, "client", str, None),
             hold=_of(body, "hold", bool, False),
+            **self._about(request, body),
         )
-        return await self._submitted(given)
+        return await self._submitted(request, given)
 
     async def submit_object(self, request: Request) -> Response:
         """Accept a pickled job, which only a process of its own unpickles."""
@@ -191,18 +190,34 @@ class ServiceApp:
             raise InputError("expected one frame with one part, the pickled job")
         ((body, parts),) = given_frames
         entry = {**_of(body, "entry", dict, {}), "object": True}
-        given = Submission(
-            jobs=[entry],
-            folder=_folder(body),
-            environ=_environ(body),
-            key=_of(body, "key", str, None),
-            client=_of(body, "client", str, None),
-            pickle=parts[0],
-        )
-        return await self._submitted(given)
+        given = Submission(jobs=[entry], pickle=parts[0], **self._about(request, body))
+        return await self._submitted(request, given)
 
-    async def _submitted(self, given: Submission) -> Response:
+    def _about(self, request: Request, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What all submissions state beside their jobs."""
+        key, client = (_of(body, name, str, None) for name in ("key", "client"))
+        return {
+            **self._surroundings(user_of(request), body),
+            "by": user_of(request),
+            "key": key and self._scoped(request, key),
+            "client": client and self._scoped(request, client),
+        }
+
+    def _surroundings(self, user: User, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Folder and environment: what a network leaves out is as usual for the account."""
+        environ, is_own = _environ(body), user is self._engine.own
+        has_own = not is_own and self._engine.settings.run_as
+        usual = environment_of(user.account if has_own else None)
+        if not is_own or "environ" not in body:
+            environ = {**usual, **environ}
+        return {"folder": _folder(body, usual["HOME"]), "environ": environ}
+
+    def _scoped(self, request: Request, name: str) -> str:
+        return scoped(user_of(request), self._engine.own, name)
+
+    async def _submitted(self, request: Request, given: Submission) -> Response:
         records = await run_in_threadpool(self._submitter.submit, given)
+        audited(request, jobs=[one.id for one in records], pool=records[0].pool)
         jobs = [
             {
                 "id": one.id,
@@ -216,8 +231,11 @@ class ServiceApp:
     async def calls(self, request: Request) -> Response:
         """Handle frames with calls, in order."""
         self._check_open()
-        given = _frames(await _body(request))
-        return PlainResponse(await run_in_threadpool(self._calls.handle, given))
+        given, user = _frames(await _body(request)), user_of(request)
+        answer = await run_in_threadpool(self._calls.handle, given, user)
+        if any(header.get("op") == "open" for header, _ in given):
+            audited(request, jobs=list(answer["jobs"].values()))
+        return PlainResponse(answer)
 
     async def results(self, request: Request) -> Response:
         """Stream the ends of the calls and jobs of a client."""
@@ -226,19 +244,19 @@ class ServiceApp:
         if not client:
             raise InputError("client is missing; give the name of the client")
         calls = _numbers(_of(body, "calls", dict, {}))
-        return StreamingResponse(
-            self._news(client, calls, _of(body, "jobs", list, [])),
-            media_type="application/octet-stream",
+        news = self._news(
+            self._scoped(request, client), calls, _of(body, "jobs", list, []), user_of(request)
         )
+        return StreamingResponse(news, media_type="application/octet-stream")
 
     async def _news(
-        self, client: str, calls: Mapping[str, Any], jobs: list[Any]
+        self, client: str, calls: Mapping[str, Any], jobs: Sequence[Any], user: User
     ) -> AsyncIterator[bytes]:
         topics = [of_client(client), *(of_job(str(job)) for job in jobs)]
         with HubListener(self._engine.hub, topics) as listener:
             # What has ended by now is read after the listener was added: nothing is missed.
             yield frame({"beat": time.time()})
-            async for one in iterate_in_threadpool(self._calls.ended(calls, jobs)):
+            async for one in iterate_in_threadpool(self._calls.ended(calls, jobs, user)):
                 yield one
             try:
                 while True:
@@ -247,7 +265,8 @@ class ServiceApp:
                         return
                     found = [one for one in news if isinstance(one, bytes)]
                     if any(one in OVER for one in news if isinstance(one, str)):  # A job ended.
-                        found += await run_in_threadpool(list, self._calls.ended({}, jobs))
+                        ended = self._calls.ended({}, jobs, user)
+                        found += await run_in_threadpool(list, ended)
                     yield b"".join(found) or frame({"beat": time.time()})
             finally:
                 self._calls.left(client)
@@ -275,6 +294,10 @@ class ServiceApp:
             oldest=oldest,
         )
         jobs = await run_in_threadpool(views.jobs_json, self._engine, records)
+        if not (by := user_of(request)).is_admin:
+            settings = self._engine.settings
+            pairs = zip(records, jobs, strict=True)
+            jobs = [row_for(by, record, row, settings) for record, row in pairs]
         wanted = [one for one in jobs if states is None or one["state"] in states]
         more = len(wanted) > limit
         shown = wanted[:limit] if oldest else wanted[max(0, len(wanted) - limit) :]
@@ -282,11 +305,21 @@ class ServiceApp:
 
     async def job(self, request: Request) -> Response:
         """All about a job."""
-        return await self._job(_job_of(request))
+        return await self._job(request)
 
-    async def _job(self, job: str) -> Response:
-        record = await run_in_threadpool(self._engine.found, job)
-        return PlainResponse(await run_in_threadpool(views.job_json, self._engine, record))
+    async def _job(self, request: Request) -> Response:
+        engine, by = self._engine, user_of(request)
+        record = await run_in_threadpool(engine.found, _job_of(request))
+        if may_see(by, record, engine.settings):
+            return PlainResponse(await run_in_threadpool(views.job_json, engine, record))
+        (row,) = await run_in_threadpool(views.jobs_json, engine, [record])
+        return PlainResponse(row_for(by, record, row, engine.settings))
+
+    async def _seen(self, request: Request, what: str) -> StoredJob:
+        """A job that the user may see and change. ForbiddenError for that of another one."""
+        record = await run_in_threadpool(self._engine.found, _job_of(request))
+        check_sees(user_of(request), record, self._engine.settings, what)
+        return record
 
     async def wait(self, request: Request) -> Response:
         """Wait for the end of a job, at most for a time."""
@@ -298,19 +331,19 @@ class ServiceApp:
                 record = await run_in_threadpool(self._engine.found, job)
                 left = until - time.monotonic()
                 if record.state in OVER or left <= 0:
-                    return await self._job(job)
+                    return await self._job(request)
                 await listener.take(left)
 
     async def explain(self, request: Request) -> Response:
         """Why a job holds no more slots."""
-        record = await run_in_threadpool(self._engine.found, _job_of(request))
+        record = await self._seen(request, "have it explained")
         found = await run_in_threadpool(views.explained_json, self._engine, record)
         return PlainResponse(found)
 
     async def logs(self, request: Request) -> Response:
         """What the tasks of a job printed, and print."""
         query, job = request.query_params, _job_of(request)
-        await run_in_threadpool(self._engine.found, job)
+        await self._seen(request, "read its output")
         task = query.get("task")
         pieces = followed(
             self._engine,
@@ -333,11 +366,13 @@ class ServiceApp:
 
     async def reload(self, request: Request) -> Response:
         """Read the configuration again."""
+        user_of(request).check(Role.ADMIN, "reload the configuration")
         self._check_open()
         return PlainResponse({"changes": await run_in_threadpool(self._reload)})
 
     async def stop(self, request: Request) -> Response:
         """Stop the server as SIGTERM does."""
+        user_of(request).check(Role.ADMIN, "stop the server")
         asyncio.get_running_loop().call_later(0.05, self._stop)
         return PlainResponse({"state": "draining"})
 
@@ -346,6 +381,11 @@ class ServiceApp:
         self._check_open()
         body, job, engine = await _body(request), _job_of(request), self._engine
         stated = _object(body) if body else {}
+        if not user_of(request).is_admin:
+            await self._seen(request, f"{name} it")
+        audited(request, jobs=[job])
+        if pool := stated.get("pool"):
+            check_submits(user_of(request), pool, engine.settings)
         if name == "change":
             await run_in_threadpool(engine.change, job, stated)
         elif name == "forget":
@@ -354,7 +394,7 @@ class ServiceApp:
             return PlainResponse({"id": job})
         else:
             await run_in_threadpool(getattr(engine, name), job)
-        return await self._job(job)
+        return await self._job(request)
 
     def close_left(self) -> None:
         """Close the streams of clients that have left long ago."""
@@ -366,13 +406,29 @@ class ServiceApp:
             raise ClosedError(f"the server {what}; try again in some seconds")
 
 
-def partial_action(name: str) -> Handler:
+def partial_action(name: str) -> Callable[[ServiceApp, Request], Awaitable[Response]]:
     """The handler of an action on a job."""
 
     async def act(server: ServiceApp, request: Request) -> Response:
         return await server.act(request, name)
 
     return act
+
+
+def user_of(request: Request) -> User:
+    """Who asks, as the guard has found."""
+    user: User = request.state.user
+    return user
+
+
+async def json_of(request: Request) -> dict[str, Any]:
+    """The object in the body of a request. InputError for another body."""
+    return _object(await _body(request))
+
+
+def audited(request: Request, **about: Any) -> None:
+    """Note what a request changes, for its line in the record of such requests."""
+    request.state.audited = about
 
 
 async def _body(request: Request) -> bytes:
@@ -420,8 +476,8 @@ def _of(body: Mapping[str, Any], key: str, kind: type[T], default: Any) -> Any:
     return found
 
 
-def _folder(body: Mapping[str, Any]) -> str:
-    found: str = _of(body, "folder", str, "/")
+def _folder(body: Mapping[str, Any], usual: str) -> str:
+    found: str = _of(body, "folder", str, usual)
     if not os.path.isabs(found):
         raise InputError(f"folder is {shown(found)}; give an absolute path")
     return found

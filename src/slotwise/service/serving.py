@@ -21,16 +21,25 @@ from typing import Any
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service import restore
+from slotwise.service.access import User
+from slotwise.service.audit import AuditLog
 from slotwise.service.engine import Engine
+from slotwise.service.guard import Guard, GuardRules, host_name
 from slotwise.service.hub import Hub
+from slotwise.service.listening import NetworkListener
+from slotwise.service.logins import Logins
 from slotwise.service.reloading import changed
 from slotwise.service.retention import end_left_over, prune
 from slotwise.service.server import ServiceApp
-from slotwise.service.settings import Settings
+from slotwise.service.settings import Network, Settings
 from slotwise.service.store import Store
+from slotwise.service.telemetry import RequestCounter
+from slotwise.service.token_routes import TokenRoutes
+from slotwise.service.tokens import Tokens
 from slotwise.service.wire import SOCKET_BYTES_MAX
 
 PRUNE_SECONDS = 600.0
@@ -104,6 +113,19 @@ class Process:
         self._reloading = threading.Lock()
         self._engine = Engine(store, self._settings, _next_run(store.path.parent), Hub())
         self._server = ServiceApp(self._engine, self._reload, self._ending.set)
+        self._tokens = Tokens(store)
+        self._audit = AuditLog(self._engine.folder / "audit.jsonl")
+        logins = Logins(self._engine.user)
+        routes = TokenRoutes(self._engine, self._tokens, logins).routes()
+        self._guard = Guard(
+            self._server.app(*routes),
+            GuardRules(),
+            logins,
+            user_of_token=self._user_of_token,
+            own=self._engine.own,
+            audit=self._audit.write,
+        )
+        self._network: NetworkListener | None = None
 
     async def run(self) -> int:
         """Listen, restore the jobs, serve, and leave in order."""
@@ -116,8 +138,10 @@ class Process:
         listening = _listening(self._path)
         http = uvicorn.Server(
             uvicorn.Config(
-                self._server.app(),
+                RequestCounter(self._guard.from_own, self._engine.counts),
+                interface="asgi3",
                 http=OwnProtocol,
+                proxy_headers=False,
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -127,6 +151,7 @@ class Process:
         )
         serving = loop.create_task(http._serve([listening]))
         try:
+            self._listen(http.server_state)
             await self._restore()
             notify_systemd("READY=1")
             return await self._until_end()
@@ -135,11 +160,42 @@ class Process:
             hangups.cancel()
             notify_systemd("STOPPING=1")
             await run_in_threadpool(self._engine.leave, self._settings.drain_seconds)
+            if self._network is not None:
+                self._network.stop()
             http.should_exit = True
             await serving
             listening.close()
+            self._audit.close()
             with suppress(FileNotFoundError):
                 self._path.unlink()
+
+    def _listen(self, state: ServerState) -> None:
+        """Listen on a network, if the settings say so. InputError if that is not possible."""
+        network = self._settings.network
+        if network is None:
+            return
+        most = connections_max() // 2  # The own account has the others.
+        counted = RequestCounter(self._guard, self._engine.counts)
+        self._network = NetworkListener(network, counted, state, most)
+        self._guard.rules = self._rules(network)
+        self._network.start()
+
+    def _rules(self, network: Network) -> GuardRules:
+        assert self._network is not None
+        hosts = {network.host, *network.hosts} - (
+            {network.host} if network.is_wildcard else set()
+        )
+        return GuardRules(
+            hosts=frozenset(host_name(one) for one in hosts),
+            port=self._network.port,
+            is_secure=network.certificate is not None,
+            url=self._network.url,
+        )
+
+    def _user_of_token(self, text: str) -> tuple[User, str] | None:
+        token = self._tokens.find(text)
+        user = None if token is None else self._settings.users.get(token.user)
+        return None if token is None or user is None else (user, token.id)
 
     async def _restore(self) -> None:
         began = time.monotonic()
@@ -148,7 +204,10 @@ class Process:
         found = f"; jobs from before: {restored}" if str(restored) else ""
         slots = self._engine.session.slots
         took = time.monotonic() - began
-        self._report(f"serving {slots} slots at {self._path}{found} (restored in {took:.2g} s)")
+        also = "" if self._network is None else f" and {self._network.url}"
+        self._report(
+            f"serving {slots} slots at {self._path}{also}{found} (restored in {took:.2g} s)"
+        )
 
     async def _until_end(self) -> int:
         """Wait for a signal; 1 if the session has failed."""
@@ -195,17 +254,23 @@ class Process:
     def _reload(self) -> list[str]:
         """Take over the settings that can change; what was changed, as text."""
         with self._reloading:
-            texts = changed(self._engine, self._read())
+            new = self._read()
+            if self._network is not None and new.network is not None:
+                self._network.renew(new.network)
+            texts = changed(self._engine, new)
             self._settings = self._engine.settings
+            if self._network is not None and new.network is not None:
+                self._guard.rules = self._rules(new.network)
         for text in texts:
             self._store.note(time.time(), text)
         return texts
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a message is about more than a client that still reads when the server stops."""
+    """Whether a message is about more than a client: one that sends what is no HTTP, or that
+    still reads when the server stops."""
     error = record.exc_info[0] if record.exc_info else None
-    return error is not asyncio.CancelledError
+    return error is not asyncio.CancelledError and record.levelno >= logging.ERROR
 
 
 def _next_run(folder: Path) -> int:

@@ -43,6 +43,7 @@ def shown_jobs(
         left=sum(counts[state] for state in LEFT),
         over=sum(counts[state] for state in OVER),
         waiting=waiting,
+        title="server",
     )
 
 

@@ -264,6 +264,34 @@ class Store:
 
         return self._writer.do(action)
 
+    # Tokens, which `tokens.py` makes and checks.
+
+    def add_token(
+        self, id: str, user: str, hash: bytes, created: float, expires: float | None
+    ) -> Future[None]:
+        """Add a token of a user, by its hash."""
+
+        def action(work: StoreWork) -> None:
+            row = (id, user, hash, created, expires)
+            work.execute("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, NULL, NULL)", *row)
+
+        return self._writer.do(action)
+
+    def note_token(
+        self, id: str, *, used: float | None = None, revoked: float | None = None
+    ) -> Future[None]:
+        """Note when a token was used, or revoked; the first time counts for the latter."""
+
+        def action(work: StoreWork) -> None:
+            values = "used = coalesce(?, used), revoked = coalesce(revoked, ?)"
+            work.execute(f"UPDATE tokens SET {values} WHERE id = ?", used, revoked, id)
+
+        return self._writer.do(action)
+
+    def tokens(self) -> list[tuple[Any, ...]]:
+        """The rows of all tokens, by the time of their creation."""
+        return self._rows("SELECT * FROM tokens ORDER BY created, id")
+
     def note(self, at: float, text: str) -> Future[None]:
         """Add a line to the history of changes of the configuration."""
 
@@ -380,6 +408,11 @@ class Store:
     def counts(self) -> dict[str, int]:
         """The number of jobs in each state."""
         return dict(self._rows("SELECT state, count(*) FROM jobs GROUP BY state"))
+
+    def open_users(self) -> list[tuple[str, str | None]]:
+        """The ids of the jobs that have not ended, and their users."""
+        rows = self._rows("SELECT id, user FROM jobs WHERE state = 'open'")
+        return [(text_of(id), user and text_of(user)) for id, user in rows]
 
     def call_states(self, job: str) -> list[CallState]:
         """All calls of a stream by number, without their parts and values."""

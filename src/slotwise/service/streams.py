@@ -16,6 +16,7 @@ from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client
 from slotwise.service.insist import insist
 from slotwise.service.records import StoredCall, StoredJob
+from slotwise.service.rights import plain_name
 from slotwise.service.store import Store
 from slotwise.service.wire import frame
 from slotwise.sessions.calls import Binding, OpenCalls, submit_after
@@ -255,7 +256,8 @@ class Streams:
             state="done" if has_result else state,
             reason=reason,
         )
-        news = {"stream": stream.key, "number": number, "state": state, "reason": reason}
+        key = plain_name(stream.key)
+        news = {"stream": key, "number": number, "state": state, "reason": reason}
         message = frame({**news, "printed": printed}, () if packed is None else (packed,))
 
         def notify() -> None:
@@ -272,7 +274,7 @@ class Streams:
             self._ended(stream)
 
     def _notify(self, stream: ServedStream, number: int, state: str) -> None:
-        news = {"stream": stream.key, "number": number, "state": state}
+        news = {"stream": plain_name(stream.key), "number": number, "state": state}
         self._hub.publish(of_client(stream.client), frame(news))
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future as Waiting
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from slotwise.core.dependencies import check_dependencies, in_order, predecessor_failed
 from slotwise.core.errors import InputError, check_name
 from slotwise.core.job import Job
-from slotwise.core.resources import NOTHING
 from slotwise.jobs.execution import Execution
-from slotwise.running import account
+from slotwise.service.access import User
 from slotwise.service.engine import Engine
 from slotwise.service.planning import Spec, Submitted
 from slotwise.service.records import OPEN, StoredJob
+from slotwise.service.rights import check_names, check_sees, check_submits
 from slotwise.service.settings import HELD
 
 ACTIONS = ("cancel", "hold", "release", "change", "forget")
@@ -36,7 +37,9 @@ class Submission:
 
     folder   where relative paths begin
     environ  the environment of the client
+    by       who submits
     key      sent again, it gives the jobs of the first time
+    user     whose jobs they are, of those that do not state it
     client   the client that wants to know the ends of the jobs
     pickle   the only job, if it is pickled
     hold     no task begins before the jobs are released
@@ -45,6 +48,7 @@ class Submission:
     jobs: Sequence[Mapping[str, Any]]
     folder: str
     environ: Mapping[str, str]
+    by: User
     key: str | None = None
     user: str | None = None
     client: str | None = None
@@ -56,7 +60,7 @@ class JobSubmitter:
     """Accepts submissions, from any thread."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._account = engine, account()
+        self._engine = engine
         self._keys: dict[str, Waiting[list[StoredJob]]] = {}
         self._lock = threading.Lock()
 
@@ -66,7 +70,7 @@ class JobSubmitter:
         InputError for a job that cannot be run; StoreError if it cannot be stored.
         """
         if not given.key:
-            return _JobBatch(self._engine, given, self._account).accept()
+            return _JobBatch(self._engine, given).accept()
         with self._lock:
             under_way = self._keys.get(given.key)
             if under_way is None:
@@ -77,7 +81,7 @@ class JobSubmitter:
             store = self._engine.store
             ids = store.ids_of(given.key)
             if ids is None:
-                mine.set_result(_JobBatch(self._engine, given, self._account).accept())
+                mine.set_result(_JobBatch(self._engine, given).accept())
             else:
                 mine.set_result(store.jobs(ids=ids))
         except BaseException as error:
@@ -91,18 +95,16 @@ class JobSubmitter:
 class _JobBatch:
     """The jobs of one submission."""
 
-    def __init__(self, engine: Engine, given: Submission, account: str | None) -> None:
+    def __init__(self, engine: Engine, given: Submission) -> None:
         self._engine, self._given, self._now = engine, given, time.time()
-        self._account = account
         self._found: list[tuple[StoredJob, Execution | None]] = []
         self._names: dict[str, str] = {}
+        self._owners: dict[str, User] = {}
 
     def accept(self) -> list[StoredJob]:
         given, engine = self._given, self._engine
         if not 0 < len(given.jobs) <= JOBS_MAX:
             raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
-        if given.user is not None:
-            check_name("user", given.user)
         entries = [Submitted.of(stated, self._now) for stated in given.jobs]
         numbered, entries = self._numbered(entries)
         for (_, id), one in zip(numbered, entries, strict=True):
@@ -112,7 +114,8 @@ class _JobBatch:
                 self._found.append(self._planned(one, number, id))
             ordered = self._checked()
             records = [record for record, _ in self._found]
-            engine.store.add(records, given.key, given.environ).result()
+            with self._counted():
+                engine.store.add(records, given.key, given.environ).result()
         except BaseException:
             for _, execution in self._found:
                 if execution is not None:
@@ -145,11 +148,37 @@ class _JobBatch:
             found.append(one if index is None else one.with_number(numbered[-1][0]))
         return numbered, found
 
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the jobs of each user, unless they cannot be stored. LimitError."""
+        quota, jobs = self._engine.quota, dict[str, list[str]]()
+        with ExitStack() as counting:
+            for record, execution in self._found:
+                if execution is not None and record.user is not None:
+                    jobs.setdefault(record.user, []).append(record.id)
+            for user, ids in jobs.items():
+                quota.reserve(user, ids, self._owners[user].jobs_max)
+                counting.callback(quota.free, user, ids)
+            yield
+            counting.pop_all()
+
+    def _owner(self, stated: str | None) -> User:
+        """Whose job it is. ForbiddenError if who submits may not say so."""
+        if stated is not None:
+            check_name("user", stated)
+        check_names(self._given.by, stated)
+        owner = self._engine.owner(stated, self._given.by)
+        self._owners[owner.name] = owner
+        return owner
+
     def _planned(
         self, one: Submitted, number: int, id: str
     ) -> tuple[StoredJob, Execution | None]:
         """The record of a job, and its execution; None if a job before it has failed."""
-        given = self._given
+        given, engine = self._given, self._engine
+        owner = self._owner(one.entry.get("user") or given.user)
+        pool = one.entry.get("pool", "default")
+        check_submits(given.by, pool, engine.settings)  # Before code of the user runs.
         before, failed = self._predecessors(one, id)
         spec = Spec(one, before, given.pickle)
         record = StoredJob(
@@ -164,20 +193,25 @@ class _JobBatch:
             submitted=self._now,
             restart=one.restart,
             client=given.client,
-            user=given.user or self._account,
+            user=owner.name,
+            account=engine.account_of(owner),
         )
         if failed:
             reason = predecessor_failed(failed)
             return replace(record, state="cancelled", reason=reason, ended=self._now), None
-        pool = one.entry.get("pool", "default")
+        changed = {}
         if given.hold:
             check_name(f"job {id!r}: pool", pool)
-            self._engine.check_pool(pool)
-        changed = {"pool": HELD} if given.hold else NOTHING
-        execution = self._engine.planner.execution(
+            engine.check_pool(pool)
+            changed["pool"] = HELD
+        if owner.name != engine.own.name:
+            changed["user"] = owner.name
+        execution = engine.planner.execution(
             id, spec, given.folder, given.environ, outputs=self._outputs, changed=changed
         )
         job = execution.job
+        if job.user is not None:
+            owner = self._owner(job.user)
         tasks = sum(phase.tasks.count for phase in job.phases)
         return (
             replace(
@@ -187,7 +221,8 @@ class _JobBatch:
                 priority=job.priority,
                 weight=job.weight,
                 tasks=tasks,
-                user=job.user or record.user,
+                user=owner.name,
+                account=engine.account_of(owner),
             ),
             execution,
         )
@@ -209,6 +244,9 @@ class _JobBatch:
             record = self._engine.store.job(name)
             if record is None:
                 raise InputError(f"job {id!r}: after names {name!r}, which is not a job")
+            if name in one.words.values():
+                what = f"have its output in the command of job {id!r}"
+                check_sees(self._given.by, record, self._engine.settings, what)
             if record.state == OPEN:
                 found[name] = name
             elif record.state != "done" and one.entry.get("after_failed") != "run":
@@ -227,6 +265,7 @@ class _JobBatch:
         for job in jobs:
             if not self._given.hold:  # Else it is checked already, and this is that of holding.
                 engine.check_pool(job.pool)
+                check_submits(self._given.by, job.pool, engine.settings)
             engine.core.check_job(job, also)
         for made in by_id.values():
             made.open()

@@ -138,7 +138,8 @@ class SessionMethods(ABC):
         """
         check_mapping(fn, iterables, chunksize, ahead)
         check_names(f"{type(self).__name__}.map", binding, Binding.__dataclass_fields__)
-        executor = self.executor(**{"name": getattr(fn, "__name__", "map"), **binding})
+        name = getattr(fn, "__name__", "")
+        executor = self.executor(**{"name": name if name.isidentifier() else "map", **binding})
         most = AHEAD * self.slots if ahead is None else ahead
         return map_lazily(executor, fn, iterables, chunksize, max(1, most))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import sys
@@ -82,6 +81,7 @@ def squeue(arguments: Sequence[str]) -> int:
     stated = words.listed("states")
     states = {"PENDING", "RUNNING"} if stated is None else states_named("--states", stated)
     transport = Transport()
+    words = _with_user(transport, words)
     named = _named(transport, words.listed("jobs"), "slurm_load_jobs error")
     jobs = _queued(transport, states, _single_user(words)) if named is None else named
     if not words.has("noheader"):
@@ -117,18 +117,22 @@ def _named(
     return list(jobs.values())
 
 
-def _users(words: Words) -> list[str] | None:
-    return [getpass.getuser()] if words.has("me") else words.listed("user")
+def _with_user(transport: Transport, words: Words) -> Words:
+    """The words with a user in place of `--me`."""
+    if not words.has("me"):
+        return words
+    me = str(transport.get("/v1/whoami")["user"])
+    return Words({**words.options, "user": [me]}, words.rest)
 
 
 def _single_user(words: Words) -> str | None:
-    users = _users(words)
+    users = words.listed("user")
     return users[0] if users and len(users) == 1 else None
 
 
 def _chosen(jobs: Iterable[SlurmJob], words: Words, states: set[str] | None) -> list[SlurmJob]:
     """The jobs that users, names, partitions and states choose, by number."""
-    users, names = _users(words), words.listed("name")
+    users, names = words.listed("user"), words.listed("name")
     pools = words.listed("partition")
     return sorted(
         (
@@ -223,6 +227,7 @@ def scancel(arguments: Sequence[str]) -> int:
     if not words.rest and not is_chosen:
         raise InputError("No job identification provided")
     transport, failed = Transport(), 0
+    words = _with_user(transport, words)
     stated = words.listed("state")
     states = None if stated is None else states_named("--state", stated)
     names = [name for word in words.rest for name in re.split(r",(?![^\[]*\])", word)]

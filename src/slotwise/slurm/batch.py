@@ -41,9 +41,12 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 """The variables that are 1 in tasks of slotwise, and here the number of CPUs."""
 
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "PYTHONPATH")
-"""The variables that a job has even if `--export` does not name them."""
+"""The variables that a job has even if `--export` does not name them.
 
-KEPT_PREFIXES = ("SLOTWISE_SERVER", "SLOTWISE_TOKEN", "XDG_", "LC_")
+A token is never sent: within jobs, Slurm's commands use that of `slotwise login`.
+"""
+
+KEPT_PREFIXES = ("SLOTWISE_SERVER", "XDG_", "LC_")
 
 LAUNCH = """\
 export SLURM_JOB_ID="${SLOTWISE_NUMBER:-$SLOTWISE_JOB}"

@@ -78,6 +78,7 @@ class SessionJobs(Sequence[SessionJob]):
     over     the number of finished jobs
     waiting  the number of calls that wait for results of other calls
     free     the free and the total amounts of other resources, by name, as text
+    title    whose jobs they are
     """
 
     scheduler: str
@@ -90,6 +91,7 @@ class SessionJobs(Sequence[SessionJob]):
     over: int
     waiting: int = 0
     free: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    title: str = "session"
 
     @overload
     def __getitem__(self, index: int) -> SessionJob: ...
@@ -116,7 +118,7 @@ class SessionJobs(Sequence[SessionJob]):
             "reason": [row.reason for row in rows],
         }
         state = "open" if self.is_open else "closed"
-        head = f"session ({self.scheduler}, {state}) at {seconds(self.at)}: {self.facts()}"
+        head = f"{self.title} ({self.scheduler}, {state}) at {seconds(self.at)}: {self.facts()}"
         return "\n".join([head, *(grid_lines(columns) if rows else ())])
 
     __repr__ = __str__
@@ -141,9 +143,8 @@ class SessionJobs(Sequence[SessionJob]):
 def session_html(shown: SessionJobs) -> str:
     """A line about the session, and a table of its jobs."""
     state = "open" if shown.is_open else "closed"
-    head = (
-        f"<p><strong>Session</strong> ({escape(shown.scheduler)}, {state}): {shown.facts()}</p>"
-    )
+    what = f"<strong>{shown.title.capitalize()}</strong> ({escape(shown.scheduler)}, {state})"
+    head = f"<p>{what}: {shown.facts()}</p>"
     alive = [row for row in shown.rows if row.state not in OVER]
     ended = [row for row in shown.rows if row.state in OVER]
     more = shown.left - len(alive[:MAX_ROWS])
