@@ -106,7 +106,7 @@ class Batch:
     def of(cls, words: Words, script: str, name: str, environ: Mapping[str, str]) -> Batch:
         """Options by rank: the command line, variables such as SBATCH_PARTITION, the script.
 
-        InputError for a text that is no script, and for wrong options in it.
+        InputError for what does not begin as a script, and for wrong options in it.
         """
         first = script.split("\n", 1)[0]
         if not first.startswith("#!"):
@@ -123,7 +123,7 @@ class Batch:
         own = parse([word for line in directives(script) for word in line], SBATCH)
         if own.rest:
             raise InputError(
-                f"{name}: #SBATCH lines have a word that is no option: {own.rest[0]}"
+                f"{name}: #SBATCH lines have a word without an option: {own.rest[0]}"
             )
         in_variables = {
             name: [environ[variable]]
