@@ -141,8 +141,8 @@ class ServiceApp:
                 for name in ACTIONS
             ),
             Route(job, self._route(ServiceApp.job)),
-            *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
             *more,
+            *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
         ]
         return Starlette(routes=routes)
 

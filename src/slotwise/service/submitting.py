@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future as Waiting
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from slotwise.core.dependencies import check_dependencies, in_order, predecessor_failed
@@ -130,24 +131,6 @@ class _JobBatch:
                 engine.enter(by_id[execution.job.id], execution)
         return records
 
-    def _numbered(
-        self, entries: Sequence[Submitted]
-    ) -> tuple[list[tuple[int, str]], list[Submitted]]:
-        """The numbers and ids of the jobs, and their entries.
-
-        The tasks of an array have a number in common, which no job has: `12_0`, `12_1`.
-        """
-        store, array = self._engine.store, ""
-        numbered, found = list[tuple[int, str]](), list[Submitted]()
-        for one in entries:
-            index = one.array_index
-            if index is not None and not array:
-                array = str(store.new_id()[0])
-            stated = _stated_id(one.entry) if index is None else f"{array}_{index}"
-            numbered.append(store.new_id(stated))
-            found.append(one if index is None else one.with_number(numbered[-1][0]))
-        return numbered, found
-
     @contextmanager
     def _counted(self) -> Iterator[None]:
         """Count the jobs of each user, unless they cannot be stored. LimitError."""
@@ -170,6 +153,24 @@ class _JobBatch:
         owner = self._engine.owner(stated, self._given.by)
         self._owners[owner.name] = owner
         return owner
+
+    def _numbered(
+        self, entries: Sequence[Submitted]
+    ) -> tuple[list[tuple[int, str]], list[Submitted]]:
+        """The numbers and ids of the jobs, and their entries.
+
+        The tasks of an array have a number in common, which no job has: `12_0`, `12_1`.
+        """
+        store, array = self._engine.store, ""
+        numbered, found = list[tuple[int, str]](), list[Submitted]()
+        for one in entries:
+            index = one.array_index
+            if index is not None and not array:
+                array = str(store.new_id()[0])
+            stated = _stated_id(one.entry) if index is None else f"{array}_{index}"
+            numbered.append(store.new_id(stated))
+            found.append(one if index is None else one.with_number(numbered[-1][0]))
+        return numbered, found
 
     def _planned(
         self, one: Submitted, number: int, id: str
@@ -194,7 +195,7 @@ class _JobBatch:
             restart=one.restart,
             client=given.client,
             user=owner.name,
-            account=engine.account_of(owner),
+            account=engine.account_name(owner),
         )
         if failed:
             reason = predecessor_failed(failed)
@@ -207,11 +208,23 @@ class _JobBatch:
         if owner.name != engine.own.name:
             changed["user"] = owner.name
         execution = engine.planner.execution(
-            id, spec, given.folder, given.environ, outputs=self._outputs, changed=changed
+            id,
+            spec,
+            given.folder,
+            given.environ,
+            outputs=partial(self._outputs, owner.name),
+            changed=changed,
+            user=owner.name,
         )
         job = execution.job
-        if job.user is not None:
-            owner = self._owner(job.user)
+        if job.user not in (None, owner.name):  # Code of a user has stated another one.
+            try:
+                if engine.settings.run_as:
+                    raise InputError(f"job {id!r} is of user {job.user!r}, not {owner.name!r}")
+                owner = self._owner(job.user)
+            except BaseException:
+                execution.close(succeeded=False)
+                raise
         tasks = sum(phase.tasks.count for phase in job.phases)
         return (
             replace(
@@ -222,15 +235,15 @@ class _JobBatch:
                 weight=job.weight,
                 tasks=tasks,
                 user=owner.name,
-                account=engine.account_of(owner),
+                account=engine.account_name(owner),
             ),
             execution,
         )
 
-    def _outputs(self) -> dict[str, tuple[str, ...]]:
+    def _outputs(self, user: str | None) -> dict[str, tuple[str, ...]]:
         """The folders that other jobs write to, also those of this submission."""
         planned = {made.job.id: made.outputs for _, made in self._found if made is not None}
-        return {**self._engine.outputs(), **planned}
+        return {**self._engine.outputs(user), **planned}
 
     def _predecessors(self, one: Submitted, id: str) -> tuple[dict[str, str], str]:
         """The jobs that it must wait for, by the names it states, and one that has failed."""

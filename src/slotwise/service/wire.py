@@ -11,6 +11,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -100,17 +101,23 @@ class Readable(Protocol):
         ...
 
 
-def frames(stream: Readable) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
+def frames(
+    stream: Readable, bytes_max: float = inf
+) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
     """The headers and parts of a stream of frames. InputError for anything else.
 
-    A stream that ends within a frame raises SlotwiseError.
+    The parts of a frame have at most `bytes_max` bytes together. A stream that ends within a
+    frame raises SlotwiseError.
     """
     while length := _exactly(stream, _LENGTH.size, may_end=True):
         (size,) = _LENGTH.unpack(length)
         if size > HEADER_BYTES_MAX:
             raise InputError(f"a header has {size} bytes; expected at most {HEADER_BYTES_MAX}")
         header = _header(_exactly(stream, size))
-        yield header, [_exactly(stream, one) for one in _sizes(header)]
+        sizes = _sizes(header)
+        if sum(sizes) > bytes_max:
+            raise InputError(f"a frame has {sum(sizes)} bytes; expected at most {bytes_max}")
+        yield header, [_exactly(stream, one) for one in sizes]
 
 
 def _header(text: bytes) -> dict[str, Any]:
