@@ -201,14 +201,14 @@ def request_of(
     words, shape = batch.words, Shape.of(batch.words)
     array = array_tasks(words.last("array")) if words.has("array") else None
     _, must_succeed = dependencies(words.last("dependency"))
+    command = ["/bin/sh", "-c", 'eval "$SLOTWISE_BATCH"', batch.name, *batch.arguments]
     entry: dict[str, Any] = {
         "name": batch.name,
-        "command": ["/bin/sh", "-c", 'eval "$SLOTWISE_BATCH"', batch.name],
+        "command": [word.replace("{task}", "{{task}}") for word in command],
         "slots": shape.slots,
         "attempts": 1,
         "restart": not words.has("no-requeue"),
     }
-    entry["command"] += [word.replace("{task}", "{{task}}") for word in batch.arguments]
     if shape.amounts:
         entry["resources"] = dict(shape.amounts)
     if pool:
