@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from slotwise.cli.application import Application, print_json, show_message
-from slotwise.cli.parsing import Json, seconds_option
-from slotwise.cli.service import Server
+from slotwise.cli.parsing import Json, Server, seconds_option
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service.transport import Transport
 from slotwise.service.wire import ServerPlace, server_place
