@@ -368,6 +368,11 @@ class Engine:
         """Whether a job is in the session."""
         return job in self._live or self.streams.of_job(job) is not None
 
+    def open_jobs(self) -> list[StoredJob]:
+        """The jobs in the session, as they were when they came."""
+        jobs = [record for record, *_ in list(self._live.values())]
+        return [*jobs, *(stream.record for stream in self.streams.all())]
+
     def future_of(self, job: str) -> Future[Any] | None:
         """A future of a job in the session, by which it can be changed."""
         if live := self._live.get(job):
