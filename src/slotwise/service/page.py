@@ -17,7 +17,9 @@ from starlette.routing import Route
 
 from slotwise import __version__
 from slotwise.running import account
+from slotwise.service.access import User
 from slotwise.service.engine import Engine
+from slotwise.service.exchange import SECURITY_HEADERS
 from slotwise.service.page_source import ROWS_MAX, CoreSource, OwnJob
 from slotwise.service.page_stream import PageHub
 from slotwise.service.settings import HELD
@@ -30,14 +32,13 @@ KINDS = {
 }
 """The media types of the files of the page."""
 
-HEADERS = {
-    "Cache-Control": "no-cache",
-    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+HEADERS = {name.decode(): value.decode() for name, value in SECURITY_HEADERS} | {
+    "cache-control": "no-cache"
 }
+"""Also where no guard adds them, as on the socket."""
 
-STREAM_HEADERS = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+STREAM_HEADERS = {**HEADERS, "cache-control": "no-store", "x-accel-buffering": "no"}
+"""The second one is for proxies, which would keep events until they have many."""
 
 
 class EngineSource(CoreSource):
@@ -74,8 +75,11 @@ class EngineSource(CoreSource):
         }
 
 
-def page_routes(hub: PageHub) -> list[Route]:
-    """The routes of the page, its files and its stream."""
+def page_routes(hub: PageHub, account_of: Callable[[User], str]) -> list[Route]:
+    """The routes of the page, its files and its stream.
+
+    account_of  the account that the work of a user runs as
+    """
     folder = files("slotwise.service").joinpath("page")
     assets = {
         one.name: (one.read_bytes(), KINDS[os.path.splitext(one.name)[1]])
@@ -96,10 +100,12 @@ def page_routes(hub: PageHub) -> list[Route]:
         return answer(request.path_params["name"])
 
     async def stream(request: Request) -> Response:
-        user, about = who(request)
-        events = hub.stream(user, about)
+        user: User = request.state.user
+        about = {"user": user.name, **_surroundings(account_of(user))}
         return StreamingResponse(
-            events, headers=STREAM_HEADERS, media_type="text/event-stream; charset=utf-8"
+            hub.stream(user.name, about),
+            headers=STREAM_HEADERS,
+            media_type="text/event-stream; charset=utf-8",
         )
 
     return [
@@ -109,18 +115,12 @@ def page_routes(hub: PageHub) -> list[Route]:
     ]
 
 
-def who(request: Request) -> tuple[str, dict[str, Any]]:
-    """The user of a request, and what the page is sent about the user.
-
-    Without a guard it is the account of this process.
-    """
-    user = getattr(request.state, "user", None)
-    name = (account() or "") if user is None else user.name
-    owner = name if user is None else user.account
-    folder, path = "/", os.defpath
+def _surroundings(owner: str) -> dict[str, Any]:
+    """The folder and the environment of commands that the page submits."""
+    folder, path = "/", "/usr/local/bin:/usr/bin:/bin"
     with suppress(KeyError):
         folder = pwd.getpwnam(owner).pw_dir
     if owner == account():
         path = os.environ.get("PATH", path)
     environ = {"HOME": folder, "USER": owner, "LOGNAME": owner, "PATH": path}
-    return name, {"user": name, "folder": folder, "environ": environ}
+    return {"folder": folder, "environ": environ}

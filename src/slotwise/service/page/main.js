@@ -182,17 +182,31 @@ function showLogin() {
   $("facts").replaceChildren(); put($("place"), ""); document.title = "slotwise: log in";
   $("token").focus();
 }
-whenLoggedOut(showLogin);
+// A server forgets its logins when it starts again: the token of this page is tried once more.
+let token = "", isTrying = false;
+whenLoggedOut(async () => {
+  if (isTrying) return;
+  isTrying = true;
+  try {
+    if (!token) throw new Error();
+    await post("v1/login", {token});
+    stream.open();
+  } catch (error) {
+    if (error.status !== 0) { token = ""; showLogin(); }  // Or it does not answer yet.
+  } finally { isTrying = false; }
+});
 $("login-form").addEventListener("submit", async event => {
   event.preventDefault();
   put($("login-wrong"), "");
   try {
-    await post("v1/login", {token: $("token").value.trim()});
+    const given = $("token").value.trim();
+    await post("v1/login", {token: given});
+    token = given;
     $("token").value = "";
     begin();
   } catch (error) { put($("login-wrong"), error.status === 401 ? "This token is unknown, revoked or too old." : safe(error.message)); $("token").select(); }
 });
-$("logout").onclick = async () => { await post("v1/logout").catch(() => {}); showLogin(); };
+$("logout").onclick = async () => { token = ""; await post("v1/logout").catch(() => {}); showLogin(); };
 
 async function begin() {
   try {
