@@ -35,7 +35,8 @@ def job(folder: Path, number: int, command: Any, **about: Any) -> Iterator[Super
         planned = plan_commands(
             "j", command, base_dir=folder, env={OWNER: str(folder)}, **about
         )
-        yield SupervisedCommands(planned, Supervision(str(folder), number, spawner))
+        by = Supervision(str(folder), number, spawner)
+        yield SupervisedCommands(planned, by, is_new=False)
     finally:
         spawner.close()
 

@@ -223,17 +223,20 @@ def test_a_worker_that_is_killed_meanwhile_starts_nothing(folder: Path, sent: by
     request = {"folder": str(task), "command": "echo 1 > begun", "cwd": str(folder)}
     request |= {"job": "j", "task": 0, "run": 1, "attempt": 1, "devices": []}  # type: ignore[dict-item]
     request |= {"out": f"{task}/out", "err": f"{task}/err", "environment": {}}  # type: ignore[dict-item]
+    request |= {"account": None}  # type: ignore[dict-item]
     spawner = Spawner(folder)
     with socket.socket(socket.AF_UNIX) as channel:
         channel.connect(f"{folder}/spawner")
         if sent == b"\n":
-            channel.sendall(json.dumps(request).encode() + sent)
+            opened = [(task / name).open("wb+") for name in (RECORD, "out", "err")]
+            files = [file.fileno() for file in opened]
+            socket.send_fds(channel, [json.dumps(request).encode() + sent], files)
             assert json.loads(channel.makefile().readline())["job"] == "j"
-            assert (task / RECORD).exists()
+            assert (task / RECORD).read_text()
         else:
             channel.sendall(sent)
     until(lambda: processes_of(folder) == [spawner.pid])
-    assert list(task.iterdir()) == []
+    assert records(folder, "j") == []
     assert not (folder / "begun").exists()
     spawner.close()
 
@@ -258,6 +261,9 @@ REUSED = json.dumps(NAMED)
         ('{"pid": 1}', "lost", "is damaged"),
         (json.dumps({**NAMED, "pid": "1"}), "lost", "is damaged: a value has another type"),
         (json.dumps({**NAMED, "devices": [None]}), "lost", "a value has another type"),
+        (json.dumps({**NAMED, "begun": float("nan")}), "lost", "a value has another type"),
+        (json.dumps({**NAMED, "job": "other"}), "lost", "is of task 0 of job 'other'"),
+        (f'{REUSED}\n{{"code": 0, "memory": -1, "seconds": 2.5}}\n', "lost", "not the end"),
     ],
 )
 def test_records_say_what_became_of_an_attempt(
@@ -279,6 +285,16 @@ def test_records_say_what_became_of_an_attempt(
             execution.discard(PHASE, 0, 1)
             attempt(execution, 2)
         assert (folder / "begun").read_text() == "1\n"
+
+
+def test_a_record_names_files_of_its_task_only(folder: Path) -> None:
+    """The server reads and copies them; a record that was forged must not choose others."""
+    task = folder / "commands" / "j" / "0"
+    task.mkdir(parents=True)
+    (task / RECORD).write_text(json.dumps({**NAMED, "out": "/etc/shadow", "err": "../../x"}))
+    (found,) = records(folder, "j")
+    assert found.record is not None
+    assert (found.record.out, found.record.err) == (f"{task}/shadow", f"{task}/x")
 
 
 def test_what_jobs_leave_is_listed_and_removed(folder: Path) -> None:

@@ -35,6 +35,7 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.resources import MEMORY
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import last_lines
 from slotwise.jobs.execution import (
     Execution,
@@ -53,7 +54,8 @@ class Start:
 
     `output` takes what it prints, and `memory` is what was allotted to it, if anything. If it
     runs for more than `time_limit` seconds, it is asked to stop, and killed `ending_seconds`
-    later. `seconds_before` count too: those of an attempt that an earlier run has begun.
+    later. `seconds_before` count too: those of an attempt that an earlier run has begun. It
+    runs as the `account`, if there is one.
     """
 
     runner_key: str
@@ -66,6 +68,7 @@ class Start:
     ending_seconds: float
     memory: Allotment | None
     seconds_before: float
+    account: Account | None
 
 
 class Executing:
@@ -166,6 +169,7 @@ class Executing:
             execution.ending_seconds,
             _allotment(execution.job, launch),
             execution.seconds_before(name, task),
+            execution.account,
         )
 
     def slots_of(self, launch: Launch) -> int:

@@ -33,6 +33,7 @@ from slotwise.core.events import (
 )
 from slotwise.core.job import PhaseId
 from slotwise.core.retries import exceeded
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
 
@@ -328,7 +329,7 @@ class LiveBackend(ABC):
         start = self._jobs.begin(launch, obstacle, address)
         if start is None:
             return
-        slot = self._slots.take(launch, width)
+        slot = self._slots.take(launch, width, start.account)
         if start.time_limit is not None:
             begun = self.now - start.seconds_before
             self._limits.begin(slot, start.time_limit, start.ending_seconds, begun)
@@ -336,7 +337,12 @@ class LiveBackend(ABC):
         key, runner = start.runner_key, start.runner
         try:
             conditions = Conditions(
-                start.kept, start.sleeps, start.output, launch.devices, start.memory
+                start.kept,
+                start.sleeps,
+                start.output,
+                launch.devices,
+                start.memory,
+                start.account,
             )
             self._workers.start(slot, key, runner, start.arguments, conditions)
         except UserCodeError as error:
@@ -568,6 +574,7 @@ class SlotTable:
         self.abandoned: dict[int, Launch] = {}
         self._free: dict[str, list[int]] = {}  # by host; the next one is last
         self._idle: dict[int, list[int]] = {}  # the further slots of an attempt
+        self._accounts: dict[int, Account | None] = {}  # of the last attempt of a slot
 
     def add(self, host: Host, slots: Sequence[int]) -> None:
         """Add a host with free slots."""
@@ -597,10 +604,19 @@ class SlotTable:
             return f"fewer than {width} workers of {host} are free"
         return f"no worker of {host} is free"
 
-    def take(self, launch: Launch, width: int) -> int:
-        """Assign free slots to an attempt; returns the slot of its worker."""
+    def take(self, launch: Launch, width: int, account: Account | None = None) -> int:
+        """Assign free slots to an attempt; returns the slot of its worker.
+
+        If there are accounts, it is one whose worker is of the right one, if one is free.
+        O(free slots) then.
+        """
         free = self._free[launch.host]
-        slot = free.pop()
+        if account is not None or self._accounts:
+            fit = (n for n, one in enumerate(free) if self._accounts.get(one) == account)
+            slot = free.pop(max(fit, default=-1))
+            self._accounts[slot] = account
+        else:
+            slot = free.pop()
         if width > 1:
             self._idle[slot] = [free.pop() for _ in range(width - 1)]
         self.held[slot] = launch

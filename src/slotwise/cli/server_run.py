@@ -34,7 +34,8 @@ def run_on_server(file: Path, url: str | None, stated: set[str], *, as_json: boo
             " --server and with SLOTWISE_SERVER unset"
         )
     transport = Transport(url)
-    body = request_of(SubmittedWords({}, str(file), []))
+    words = SubmittedWords({}, str(file), [])
+    body = request_of(words, is_network=transport.place.is_network)
     jobs = [str(job["id"]) for job in posted(transport, body)]
     show_message(f"slotwise: submitted {', '.join(jobs)}")
     try:

@@ -64,7 +64,8 @@ Server = Annotated[
     typer.Option(
         "--server",
         metavar="URL",
-        help="The server, as unix:PATH [default: $SLOTWISE_SERVER, or your own].",
+        help="The server: unix:PATH or https://HOST:PORT [default: $SLOTWISE_SERVER, or your"
+        " own].",
     ),
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A job.", autocompletion=complete_jobs)]
@@ -432,10 +433,13 @@ COMMANDS = {
 
 def add_commands(app: Application) -> None:
     """Add the commands of this module to an application."""
+    from slotwise.cli.users import add_user_commands
+
     app.command("submit", cls=SubmitCommand)(_for_help())
     command: Any
     for name, command in COMMANDS.items():
         app.command(name)(command)
+    add_user_commands(app)
 
 
 def main() -> None:

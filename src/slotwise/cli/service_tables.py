@@ -174,13 +174,32 @@ def show_workers(workers: Sequence[Plain]) -> None:
     console().print(table_of(("host", "state", "busy", "resources"), rows, (2,)))
 
 
+def show_tokens(tokens: Sequence[Plain]) -> None:
+    """Print a table of tokens."""
+    now = time.time()
+
+    def state(one: Plain) -> str:
+        if one["revoked"] is not None:
+            return "revoked"
+        if one["expires"] is None:
+            return "valid"
+        is_valid = one["expires"] > now
+        return f"ends {ago(one['expires'], now)}" if is_valid else "expired"
+
+    rows = (
+        (one["id"], one["user"], ago(one["created"], now), ago(one["used"], now), state(one))
+        for one in tokens
+    )
+    console().print(table_of(("id", "user", "created", "used", "state"), rows))
+
+
 def server_lines(server: Plain) -> list[str]:
     """The state of a server in a few lines."""
     since = ago(server.get("started"), time.time())
     jobs = server.get("jobs") or {}
+    process = f", process {server['pid']}" if "pid" in server else ""
     return [
-        f"slotwise {server['version']} is {server['state']}: started {since}, process"
-        f" {server.get('pid')}",
+        f"slotwise {server['version']} is {server['state']}: started {since}{process}",
         f"slots: {server.get('busy') or 0} of {server.get('slots')} busy; scheduler"
         f" {server.get('scheduler')}, objective {server.get('objective')}",
         f"jobs: {', '.join(f'{count:,} {state}' for state, count in jobs.items()) or 'none'}",
@@ -189,7 +208,9 @@ def server_lines(server: Plain) -> list[str]:
 
 def show_server(server: Plain) -> None:
     """Print the state of a server."""
-    lines = [*server_lines(server), f"folder: {server.get('folder')}"]
+    lines = server_lines(server)
+    if "folder" in server:
+        lines.append(f"folder: {server['folder']}")
     if server.get("config"):
         lines.append(f"configuration: {server['config']}")
     print("\n".join(map(printable, lines)))

@@ -112,8 +112,8 @@ OPTIONS = tuple(
         (
             "--env",
             "list",
-            "NAME=VALUE",
-            "A variable in addition to those of this shell; may be repeated.",
+            "NAME[=VALUE]",
+            "A variable beside those of this shell; of them, too, on a network. Repeatable.",
         ),
         ("--key", "text", "TEXT", "Submit only once, however often this is repeated."),
         ("--shell", "flag", "", "Run the words as one line of /bin/sh."),
@@ -121,7 +121,12 @@ OPTIONS = tuple(
         ("-w --wait", "flag", "", "Wait for the end; exit with the code of the job."),
         ("-f --follow", "flag", "", "Print what it prints, then as --wait."),
         ("--json", "flag", "", "Print JSON on stdout and nothing else."),
-        ("--server", "text", "URL", "The server [default: $SLOTWISE_SERVER, or your own]."),
+        (
+            "--server",
+            "text",
+            "URL",
+            "unix:PATH or https://HOST:PORT [default: $SLOTWISE_SERVER, or your own server].",
+        ),
     )
 )
 
@@ -219,8 +224,13 @@ def _number(text: str) -> int | float:
     return int(text) if text.isdecimal() else float(text)
 
 
-def entry_of(options: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """The entry of a command, as in a workload file. InputError for a wrong option."""
+def entry_of(
+    options: Mapping[str, Any], words: Sequence[str], *, is_network: bool = False
+) -> dict[str, Any]:
+    """The entry of a command, as in a workload file. InputError for a wrong option.
+
+    `is_network`: relative paths are for the server, and begin at the home of the user there.
+    """
     entry: dict[str, Any] = {key: options[key] for key in AS_STATED if key in options}
     for key in ("retry_delay", "time_limit"):
         if key in entry:
@@ -242,7 +252,7 @@ def entry_of(options: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]
         entry["env"] = dict(map(_variable, options["env"]))
     for key in ("output", "cwd"):
         if key in options:
-            entry[key] = os.path.abspath(options[key])
+            entry[key] = options[key] if is_network else os.path.abspath(options[key])
     return entry
 
 
@@ -308,8 +318,12 @@ def _code(text: str) -> int:
 
 def _variable(text: str) -> tuple[str, str]:
     name, is_stated, value = text.partition("=")
+    if name and not is_stated and name in os.environ:
+        return name, os.environ[name]
     if not name or not is_stated:
-        raise InputError(f"--env is {text!r}; expected NAME=VALUE")
+        raise InputError(
+            f"--env is {text!r}; expected NAME=VALUE, or the name of a variable of this shell"
+        )
     return name, value
 
 
@@ -322,20 +336,23 @@ def _instant(what: str, text: str) -> float:
     return time.time() + (float(text) if text.isdecimal() else float(seconds_until(what, text)))
 
 
-def request_of(submitted: SubmittedWords) -> dict[str, Any]:
-    """What is sent to the server. InputError for wrong options, or a wrong workload file."""
+def request_of(submitted: SubmittedWords, *, is_network: bool = False) -> dict[str, Any]:
+    """What is sent to the server. InputError for wrong options, or a wrong workload file.
+
+    A server on a network gets neither the folder nor the environment of this shell.
+    """
     options = submitted.options
     if submitted.file is None:
         folder = _find_folder()
-        jobs = [entry_of(options, submitted.command)]
+        jobs = [entry_of(options, submitted.command, is_network=is_network)]
     else:
         from slotwise.cli.submitted_file import entries_of
 
         jobs, folder = entries_of(submitted.file, options)
+    place = {} if is_network else {"folder": folder, "environ": dict(os.environ)}
     return {
+        **place,
         "jobs": jobs,
-        "folder": folder,
-        "environ": dict(os.environ),
         "key": options.get("key"),
         "user": options.get("user"),
         "hold": "hold" in options,
@@ -359,7 +376,8 @@ def submit(submitted: SubmittedWords) -> int:
     options = submitted.options
     transport = Transport(options.get("server"))
     try:
-        jobs = posted(transport, request_of(submitted))
+        is_network = transport.place.is_network
+        jobs = posted(transport, request_of(submitted, is_network=is_network))
     except InputError as error:
         if submitted.file is not None:
             raise
@@ -389,7 +407,6 @@ def _as_option(found: re.Match[str]) -> str:
 def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The jobs of a submission. Without a server it offers to start one, on a terminal."""
     from slotwise.service.transport import NoServerError
-    from slotwise.service.wire import socket_of
 
     def post() -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = transport.post("/v1/jobs", body)["jobs"]
@@ -398,10 +415,17 @@ def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]
     try:
         return post()
     except NoServerError as error:
-        is_asked = sys.stdin.isatty() and sys.stderr.isatty() and transport.path == socket_of()
+        is_asked = sys.stdin.isatty() and sys.stderr.isatty() and _is_own(transport)
         if not is_asked or not _answered(f"slotwise: {error}\nstart one now? [Y/n] "):
             raise
     return _with_new_server(post)
+
+
+def _is_own(transport: Transport) -> bool:
+    """Whether `slotwise serve` starts the server that was asked."""
+    from slotwise.service.wire import server_place
+
+    return transport.place.path is not None and transport.place == server_place()
 
 
 def _answered(question: str) -> bool:

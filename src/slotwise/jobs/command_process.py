@@ -58,7 +58,7 @@ def start(
     command: str | Sequence[str],
     cwd: str,
     environment: Mapping[str, str],
-    files: Sequence[BinaryIO],
+    files: Sequence[BinaryIO | int],
 ) -> subprocess.Popen[bytes]:
     """Start a command: a list without a shell, a string with /bin/sh -c. Raises OSError.
 

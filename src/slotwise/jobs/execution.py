@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slotwise.core.rates import Rates
+    from slotwise.jobs.accounts import Account
 
 
 class TaskPlace(NamedTuple):
@@ -53,6 +54,9 @@ class Execution(ABC):
 
     ending_seconds = 0.0
     """Seconds in which an attempt may end by itself after its time limit; then it is killed."""
+
+    account: Account | None = None
+    """The account as which tasks run; None for that of the manager."""
 
     done_before: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     """The tasks, by phase, that an earlier run has done."""

@@ -211,6 +211,7 @@ class _CallBatch:
             binding = binding_of(stated)
             grows, program = bool(header.get("grows")), str(header.get("program") or "")
             job = binding.job(grows=grows)
+            engine.account_of(owner.name)
             engine.check_pool(job.pool)
             engine.core.check_job(job)
             check_submits(self._user, job.pool, engine.settings)
@@ -244,7 +245,7 @@ class _CallBatch:
             stream=key,
             client=client and self._scoped(client),
             user=owner.name,
-            account=engine.account_of(owner),
+            account=engine.account_name(owner),
         )
         self._opened[key] = record, submitted
         self._names[key] = id

@@ -30,7 +30,7 @@ from slotwise.service.remote import RemoteCore
 from slotwise.service.remote_calls import RemoteSubmitter, own_folders
 from slotwise.service.shown import OVER
 from slotwise.service.transport import ServerRefusedError, Transport, job_path
-from slotwise.service.wire import frame
+from slotwise.service.wire import ServerPlace, frame
 from slotwise.sessions.calls import Binding
 from slotwise.sessions.changes import JobChanges
 from slotwise.sessions.executor import SessionExecutor
@@ -65,8 +65,9 @@ class Client(SessionMethods):
     the program waits until everything submitted is durable. A client that dies leaves its jobs
     to the server. The id of a call, `Future.job`, is empty until the server has accepted it.
 
-    url                the socket of the server, `unix:/path/to/socket`; by default that of the
-                       variable SLOTWISE_SERVER, or of this user's server
+    url                the socket of the server, `unix:/path/to/socket`, or its address on a
+                       network, `https://host:port`; by default that of the variable
+                       SLOTWISE_SERVER, or of this user's server
     reconnect_seconds  how long it waits for a server that has ended and may be restarted;
                        after that, futures fail
 
@@ -118,21 +119,23 @@ class Client(SessionMethods):
         if isinstance(entry, CommandJob):
             check_command(entry, self.slots)
             return self._submit_entry(entry_of_command(entry), folder, waited)
-        packed = on_path(own_folders(), sent_by_value(entry))
-        header = {**_about(folder), "client": self._intake.id}
-        body = frame({**header, "entry": entry_of_object(entry)}, [packed])
         transport = self._intake.transport
+        packed = on_path(own_folders(), sent_by_value(entry))
+        header = {**_about(transport.place, folder), "client": self._intake.id}
+        body = frame({**header, "entry": entry_of_object(entry)}, [packed])
         return self._intake.submit(lambda: transport.post_frames("/v1/objects", body), waited)
 
     def _submit_entry(
         self, entry: Mapping[str, Any], folder: str | Path, waited: Future[Any] | None
     ) -> Future[Any]:
-        body = {**_about(folder), "jobs": [entry], "client": self._intake.id, "user": None}
-        return self._intake.submit(
-            lambda: self._intake.transport.post("/v1/jobs", body), waited
-        )
+        transport = self._intake.transport
+        about = _about(transport.place, folder)
+        body = {**about, "jobs": [entry], "client": self._intake.id, "user": None}
+        return self._intake.submit(lambda: transport.post("/v1/jobs", body), waited)
 
     def _new_folder(self) -> str:
+        if self._intake.transport.place.is_network:
+            raise InputError("output is missing; name a folder on the host of the server")
         folder = Path(self._intake.server()["folder"], "outputs", uuid.uuid4().hex)
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._intake.folders.append(str(folder))
@@ -223,16 +226,18 @@ class Client(SessionMethods):
 
     def __repr__(self) -> str:
         core = self._intake
-        return f"<Client of {core.transport.path}: {'closed' if core.is_closed else 'open'}>"
+        return f"<Client of {core.transport.place}: {'closed' if core.is_closed else 'open'}>"
 
 
-def _about(folder: str | Path) -> dict[str, Any]:
-    """What belongs to a submission beside its jobs."""
-    return {
-        "folder": os.path.abspath(folder),
-        "environ": dict(os.environ),
-        "key": uuid.uuid4().hex,
-    }
+def _about(place: ServerPlace, folder: str | Path) -> dict[str, Any]:
+    """What belongs to a submission beside its jobs.
+
+    On another host, relative paths begin at the home of the user there.
+    """
+    key = {"key": uuid.uuid4().hex}
+    if place.is_network:
+        return {**key, "folder": str(folder)} if os.path.isabs(folder) else key
+    return {**key, "folder": os.path.abspath(folder), "environ": dict(os.environ)}
 
 
 # The end of a client: by `close`, at the end of its block, or at the end of the program.

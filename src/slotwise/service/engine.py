@@ -18,9 +18,11 @@ from slotwise.core.decisions import Decision, GiveUp, Launch
 from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import Event, TaskAdopted, TaskFailed, TaskFinished, TaskKilled
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution
 from slotwise.running import account
 from slotwise.service.access import User, own_user
+from slotwise.service.forker import FORKER
 from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
 from slotwise.service.planning import Planner
@@ -67,6 +69,8 @@ class Engine:
         self.folder = store.path.parent
         self.own = own_user(account() or str(os.geteuid()))
         self.quota = JobQuota(self.own, store.open_users())
+        settings.check_run_as(self.folder)
+        FORKER.is_shared = settings.run_as
         self.session = Session(
             settings.slots,
             settings.scheduler,
@@ -88,8 +92,9 @@ class Engine:
             if self._spawner is None
             else Supervision(str(self.folder), run, self._spawner, HOST)
         )
-        self.planner = Planner(core, self.supervision, self.session._limits, self._result)
-        self.streams = Streams(core, store, hub, self._stream_over)
+        limits = self.session._limits
+        self.planner = Planner(core, self.supervision, limits, self._result, self.account_of)
+        self.streams = Streams(core, store, hub, self._stream_over, self.account_of)
         self._live: dict[str, tuple[StoredJob, Future[Any], Execution]] = {}
         self._reasons: dict[str, str] = {}
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
@@ -99,6 +104,10 @@ class Engine:
         self.hurries = False  # `leave` waits for no call any more.
         self._changing = threading.Lock()  # Store and session change together.
         self._epoch = time.time() - core.now
+
+    def account_of(self, user: str | None) -> Account | None:
+        """The account as which the work of a user runs. InputError if there is none."""
+        return self.settings.account_of(user)
 
     # What is accepted.
 
@@ -121,8 +130,8 @@ class Engine:
             raise InputError(f"user {name!r} is not a user of this server; name another one")
         return found
 
-    def account_of(self, owner: User) -> str | None:
-        """The account as which the jobs of a user run; None: that of the server."""
+    def account_name(self, owner: User) -> str | None:
+        """The name of the account of a user; None for that of the server."""
         found = self.settings.users.get(owner.name)
         return None if found is None else found.account
 
@@ -360,9 +369,14 @@ class Engine:
                 self.streams.change(stream, given)
             changes.change_job(self.core, future, **stated, deadline=due)
 
-    def outputs(self) -> dict[str, tuple[str, ...]]:
-        """The folders that the jobs of the session write to, by id."""
-        return {job: one[2].outputs for job, one in list(self._live.items())}
+    def outputs(self, user: str | None) -> dict[str, tuple[str, ...]]:
+        """The folders that the jobs of the session write to, by id.
+
+        The code of a user sees only those of this user.
+        """
+        of_all = not self.settings.run_as
+        live = list(self._live.items())
+        return {job: one[2].outputs for job, one in live if of_all or one[0].user == user}
 
     def is_open(self, job: str) -> bool:
         """Whether a job is in the session."""

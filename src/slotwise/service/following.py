@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ class Followed:
     def frames(self) -> Iterator[bytes]:
         """What was added to the file since the last call."""
         try:
-            with self.file.path.open("rb") as opened:
+            with open(self.file.path, "rb", opener=_at_once) as opened:
                 opened.seek(self.at)
                 while data := opened.read(PIECE_BYTES):
                     self.at += len(data)
@@ -46,8 +47,13 @@ class Followed:
                         "stream": self.file.stream,
                     }
                     yield frame(header, (data,))
-        except FileNotFoundError:
+        except (FileNotFoundError, BlockingIOError):
             return
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for its owner, who may be a user and hold a lease on it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 async def followed(

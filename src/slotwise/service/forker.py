@@ -23,13 +23,17 @@ from typing import Any, NamedTuple
 from slotwise.backends.local.process import OWN_OPTIONS
 from slotwise.core.codec import dumped
 from slotwise.core.errors import InputChanged, InputError, SlotwiseError, WorkFolderError
+from slotwise.jobs.accounts import Account, of_interpreter
 from slotwise.jobs.commands import ONE_CORE
 from slotwise.jobs.endings import signalled
 from slotwise.jobs.execution import FailedAttemptError
-from slotwise.service.wire import frame, frames
+from slotwise.service.wire import PART_BYTES_MAX, frame, frames
 
 ANSWER_SECONDS = 60.0
 """How long planning, and any other answer of the process of a job but a commit, may take."""
+
+LOOP_SECONDS = 10.0
+"""How long the loop waits for the process of an account: the jobs of others wait, too."""
 
 FORK_SECONDS = 60.0
 """How long the process that forks the others may take to start, or to answer."""
@@ -41,6 +45,9 @@ sys.path += [folder for folder in path if folder not in sys.path]
 from slotwise.service.hosting import serve
 serve(*map(int, sys.argv[1:3]))
 """
+
+FOR_ACCOUNTS = {"PATH": os.defpath, "HOME": "/nonexistent"}
+"""The environment of the process that forks those of accounts, which get their own."""
 
 KINDS: dict[str, Callable[[str], Exception]] = {
     one.__name__: one
@@ -67,10 +74,19 @@ class HostingProcess:
     """
 
     def __init__(
-        self, job: str, log: str | Path | None = None, limit: float = ANSWER_SECONDS
+        self,
+        job: str,
+        log: str | Path | None = None,
+        limit: float = ANSWER_SECONDS,
+        account: Account | None = None,
+        kept: str = "",
     ) -> None:
-        """`log` gets what user code prints in it. SlotwiseError if it cannot be started."""
-        self._job, self.limit, self._lost = job, limit, ""
+        """`log` gets what user code prints in it. SlotwiseError if it cannot be started.
+
+        It runs as the `account`, if there is one, and may then enter the folder `kept` of root.
+        """
+        self.job, self.limit, self._lost = job, limit, ""
+        self.account = account
         self._lock, self._log = threading.Lock(), log
         with ExitStack() as theirs:
             ours, channel = socket.socketpair()
@@ -81,14 +97,14 @@ class HostingProcess:
                 place = os.devnull if log is None else log
                 output = theirs.enter_context(open(place, "ab", opener=_private))
                 passed = channel.fileno(), lifeline, output.fileno()
-                self.pid: int = FORKER.ask({}, passed)
+                self.pid: int = FORKER.ask({"account": account, "kept": kept}, passed)
             except (OSError, SlotwiseError) as error:
                 ours.close()
                 os.close(own_end)
                 why = f"job {job!r}: its process cannot start: {error}"
                 raise SlotwiseError(why) from error
-        stream = ours.makefile("rb")
-        self._channel, self._answers = ours, frames(stream)
+        stream, most = ours.makefile("rb"), inf if account is None else PART_BYTES_MAX
+        self._channel, self._answers = ours, frames(stream, most)
         self._close = weakref.finalize(self, _close, stream, ours, own_end)
 
     def ask(
@@ -100,7 +116,7 @@ class HostingProcess:
         answer, others get a LostHostingError.
         """
         if not self._lock.acquire(blocking=False):
-            raise LostHostingError(f"the process of job {self._job!r} is busy")
+            raise LostHostingError(f"the process of job {self.job!r} is busy")
         try:
             if self._lost:
                 raise LostHostingError(self._lost)
@@ -113,7 +129,7 @@ class HostingProcess:
 
         Returns the exit code as `subprocess` has it; None if it was killed or has ended before.
         """
-        self._lost = self._lost or f"job {self._job!r} is closed"
+        self._lost = self._lost or f"job {self.job!r} is closed"
         code: int | None = None
         if self._close.alive:
             with suppress(SlotwiseError):
@@ -136,7 +152,7 @@ class HostingProcess:
             if (code := self.end(1.0)) is not None:
                 why = signalled(-code) if code < 0 else f"exited with code {code}"
         if why:
-            what = f"the process in which job {self._job!r} is planned and its results are kept"
+            what = f"the process in which job {self.job!r} is planned and its results are kept"
             self._lost = f"{what} {why}" + (f"; see {self._log}" if self._log else "")
             self.end()
             raise LostHostingError(self._lost)
@@ -160,7 +176,12 @@ class Forker:
     """The process that forks those of jobs, because they need a second to import the modules.
 
     It is started when it is first needed, and again if it has died. It ends with this process.
+
+    is_shared  whether accounts of users share it: then it has nothing of the environment and
+               the home of this process, because they can read its memory
     """
+
+    is_shared = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -206,7 +227,8 @@ class Forker:
             passed = channel.fileno(), lifeline
             self._process = subprocess.Popen(
                 [sys.executable, *OWN_OPTIONS, "-c", COMMAND, *map(str, passed), *sys.path],
-                env=os.environ | ONE_CORE,
+                env=(FOR_ACCOUNTS | of_interpreter() if self.is_shared else os.environ)
+                | ONE_CORE,
                 pass_fds=passed,
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,

@@ -18,12 +18,25 @@ from typing import Any
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.codec import decode_job, encode_cluster
-from slotwise.core.errors import InputChanged, InputError, WorkFolderError
+from slotwise.core.errors import (
+    MAX_TIME,
+    InputChanged,
+    InputError,
+    SlotwiseError,
+    WorkFolderError,
+)
 from slotwise.core.job import Sizes
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.pickling import PickledRunner
-from slotwise.service.forker import ANSWER_SECONDS, Answer, HostingProcess, LostHostingError
+from slotwise.service.forker import (
+    ANSWER_SECONDS,
+    LOOP_SECONDS,
+    Answer,
+    HostingProcess,
+    LostHostingError,
+)
 
 END_SECONDS = 5.0
 """How long the process may take to exit after its job was closed; then it is killed."""
@@ -54,13 +67,19 @@ class HostedExecution(Execution):
     def __init__(self, process: HostingProcess, answer: Answer) -> None:
         """`answer` is the description of the job. ValueError if it cannot be read."""
         self.process, self._plain = process, answer.value
+        self.account = process.account
         try:
             self.job = decode_job(self._plain["job"])
             self.done_before = _tuples(self._plain["done_before"])
             self._sizes: Mapping[str, Sizes] = _tuples(self._plain["sizes"])
+            if self.account is not None:
+                self._check_plain()
             self._take_runner(answer.parts[0])
         except Exception as error:  # User code may have written to the channel.
             raise ValueError(f"the description of a job cannot be read: {error}") from error
+        self._seconds = 0.0  # For what the loop does not wait for; 0: the usual limit.
+        if self.account is not None:
+            self._seconds, process.limit = process.limit, LOOP_SECONDS
         self._is_open = self._is_closed = False
         self._waited = 0.0
 
@@ -81,6 +100,8 @@ class HostedExecution(Execution):
         log: str | Path | None = None,
         limit: float = ANSWER_SECONDS,
         since: float | None = None,
+        account: Account | None = None,
+        kept: str = "",
     ) -> HostedExecution | DeferredHosted:
         """Start the process of a job, and load and plan the job in it, as `Session.run` does.
 
@@ -100,6 +121,8 @@ class HostedExecution(Execution):
         log      the file that gets what user code prints while it is loaded and planned
         limit    the seconds that any answer of the process may take, except a commit
         since    when it was submitted, if it may have run; it replaces its own output
+        account  the account as which the process and all tasks run
+        kept     the folder of root in which files of this account are, for `collect`
 
         InputError for a job that cannot be planned, also if its code ends the process, or is
         not done after `limit` seconds.
@@ -124,7 +147,7 @@ class HostedExecution(Execution):
             **{"limits": dict(limits or {}), "history": history and str(history)},
             "environ": dict(os.environ if environ is None else environ),
         }
-        process = HostingProcess(job, log, limit)
+        process = HostingProcess(job, log, limit, account, kept)
         parts = [entry] if isinstance(entry, bytes) else []
         try:
             answer = process.ask("load", asked, parts=parts)
@@ -136,6 +159,28 @@ class HostedExecution(Execution):
             if isinstance(error, InputError) or not isinstance(error, Exception):
                 raise
             raise InputError(f"job {job!r} cannot be planned: {error}") from None
+
+    def _check_plain(self) -> None:
+        """ValueError for a description that only code of a user can have made."""
+        if self.job.id != self.process.job:
+            raise ValueError(f"it is of job {self.job.id!r}")
+        plain, counts = self._plain, {one.name: one.tasks.count for one in self.job.phases}
+        lists = (plain[name] for name in ("outputs", "folders", "own", "path", "roots"))
+        texts = [plain["output"], plain["program"], *(one for many in lists for one in many)]
+        for phase, count in counts.items():
+            texts += plain["known_as"][phase]
+            done, sizes = self.done_before.get(phase, ()), self._sizes.get(phase, 0)
+            numbers = sizes if isinstance(sizes, tuple) else (sizes,) * count
+            is_right = all(type(one) is int and 0 <= one < count for one in done)
+            is_right &= all(isinstance(one, int | float) and one >= 0 for one in numbers)
+            if not is_right or len(numbers) != count:
+                raise ValueError(f"phase {phase!r} has no such tasks")
+        if not {*self.done_before, *self._sizes} <= counts.keys():
+            raise ValueError("it has no such phase")
+        if not all(type(one) is str for one in texts):
+            raise ValueError("a value has another type")
+        if not 0 <= plain["ending_seconds"] <= MAX_TIME:
+            raise ValueError("an attempt cannot end in this time")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -160,7 +205,7 @@ class HostedExecution(Execution):
     def open(self) -> None:
         """Reserve the output. InputError also if the process is lost."""
         try:
-            self.process.ask("open")
+            self.process.ask("open", limit=self._seconds)
         except LostHostingError as error:
             raise InputError(str(error)) from None
         self._is_open = True
@@ -176,8 +221,23 @@ class HostedExecution(Execution):
             self._take_runner(runner[0])
         return (body,)
 
+    def ready_to_run(self, phase: str, task: int, attempt: int, *, is_new: bool) -> None:
+        """Reserve the output, and check the inputs of an attempt that is new."""
+        if is_new:
+            self._asked("arguments", phase, task, attempt)
+        else:
+            self._asked("_open")
+
+    def collect(self, task: int, files: Sequence[str]) -> None:
+        """Give a task of a command what it has printed, in a folder of the task in `kept`."""
+        if not self._is_closed:
+            names = ["/".join(Path(one).parts[-2:]) for one in files]
+            self._asked("collect", task, names, limit=inf)
+
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
-        """Ask the process."""
+        """Ask the process; none of an account, because this process is root and opens them."""
+        if self.account is not None:
+            return ()
         return tuple(self._answered((), "output_files", phase, task, attempt))
 
     def describe(self, phase: str, task: int) -> str:
@@ -187,9 +247,9 @@ class HostedExecution(Execution):
     def finished(self, phase: str, task: int, attempt: int, result: object) -> None:
         """Pass the result on. InputChanged if the process is lost."""
         assert isinstance(result, bytes)
-        self._waited = float(
-            self._asked("finished", phase, task, attempt, parts=(result,)).value
-        )
+        waited = self._asked("finished", phase, task, attempt, parts=(result,)).value
+        is_number = isinstance(waited, int | float) and 0 <= waited <= MAX_TIME
+        self._waited = float(waited) if is_number else 0.0
 
     def waited(self, phase: str, task: int, attempt: int) -> float:
         """What came with the answer to `finished`, which was called last."""
@@ -204,7 +264,8 @@ class HostedExecution(Execution):
     def lose(self, phase: str, tasks: Collection[int]) -> Collection[int]:
         """Forget lost output; none if the process is lost. Raises WorkFolderError."""
         try:
-            return list(self.process.ask("lose", phase, sorted(tasks)).value)
+            lost = list(self.process.ask("lose", phase, sorted(tasks)).value)
+            return [task for task in tasks if task in lost]
         except LostHostingError:
             return ()
         except Exception as error:
@@ -219,7 +280,7 @@ class HostedExecution(Execution):
         if self._is_closed:
             return
         if succeeded:
-            self._asked("read_results")
+            self._asked("read_results", limit=self._seconds)
             value, parts = self._asked("close", True, limit=inf)
             self.result = parts[0] if parts else value
             self.process.end(END_SECONDS)
@@ -254,18 +315,33 @@ class HostedExecution(Execution):
 
     def _remove_left(self) -> None:
         """Remove the intermediate files and the staged output of a process that was killed."""
-        from slotwise.jobs.commit import Layout, OutputDirectory
-        from slotwise.jobs.work_folder import sweep, work_folder_name
+        outputs = self.outputs if self._is_open else ()
+        what = self._plain["roots"], outputs, self.job.id
+        if self.account is None:
+            remove_left(*what)
+            return
+        with suppress(SlotwiseError):  # The paths are those of a user, so that one removes it.
+            process = HostingProcess(self.job.id, account=self.account)
+            try:
+                process.ask("remove_left", *what)
+            finally:
+                process.end()
 
-        for root in self._plain["roots"]:
-            with suppress(OSError):
-                sweep(str(root))
-        for output in self.outputs if self._is_open else ():
-            layout = Layout(work_folder_name(), output, is_shared=True)
-            left = OutputDirectory(layout, True, self.job.id, ())
-            with suppress(OSError, InputError):
-                left.open()
-                left.abort()
+
+def remove_left(roots: Sequence[str], outputs: Sequence[str], job: str) -> None:
+    """Remove what the process of a job has left in folders for files, and for outputs."""
+    from slotwise.jobs.commit import Layout, OutputDirectory
+    from slotwise.jobs.work_folder import sweep, work_folder_name
+
+    for root in roots:
+        with suppress(OSError):
+            sweep(str(root))
+    for output in outputs:
+        layout = Layout(work_folder_name(), output, is_shared=True)
+        left = OutputDirectory(layout, True, job, ())
+        with suppress(OSError, InputError):
+            left.open()
+            left.abort()
 
 
 class DeferredHosted(DeferredExecution):
@@ -275,7 +351,10 @@ class DeferredHosted(DeferredExecution):
         """`described` is what the process has answered."""
         outputs = tuple(map(str, described["outputs"]))
         super().__init__(decode_job(described["job"]), outputs, self._take)
-        self.process = process
+        if self.job.id != process.job:
+            raise ValueError(f"the description is of job {self.job.id!r}")
+        self.process, self.account = process, process.account
+        self._pool = self.job.pool  # This one is checked.
         self._found: HostedExecution | InputError | None = None
         self._thread: threading.Thread | None = None
 
@@ -303,6 +382,8 @@ class DeferredHosted(DeferredExecution):
         assert self._found is not None
         if isinstance(self._found, InputError):
             raise self._found
+        if self.account is not None and self._found.job.pool != self._pool:
+            raise InputError(f"job {self.job.id!r} has another pool when it is planned")
         return self._found
 
 

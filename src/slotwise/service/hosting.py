@@ -4,6 +4,9 @@ The server never runs or unpickles code or data of users. It asks this process b
 `wire.py`): the name of what to do, then JSON and pickles, which it only passes on. The process
 ends when its job is closed, and the kernel kills it with the server. It has about 12 MB of its
 own, beside 70 MB of the forker that all share, and starts in 50 ms.
+
+Where the server runs work as accounts of users, the forker is of root, and each process becomes
+one of its account before it reads anything from the server.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import gc
 import json
 import os
 import pickle
+import shutil
 import signal
 import socket
 import sys
@@ -19,6 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +36,9 @@ from slotwise.core.codec import decode_cluster, dumped, encode_job
 from slotwise.core.errors import InputChanged, InputError, SlotwiseError
 from slotwise.core.history import read_history
 from slotwise.core.rates import Rates, estimate_rates
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.calls import Calls
+from slotwise.jobs.commands import PHASE
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.pickling import sent_by_value
@@ -40,6 +47,7 @@ from slotwise.jobs.transfer import SHARED_MEMORY
 from slotwise.jobs.work_folder import temporary_folder
 from slotwise.running import existing
 from slotwise.service.forker import Answer
+from slotwise.service.hosted import remove_left
 from slotwise.service.wire import frame, frames
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.intake import arriving
@@ -71,7 +79,8 @@ def serve(channel: int, lifeline: int) -> None:
                 if not answer:
                     connection.close()
                     os.close(lifeline)
-                    _begin(*passed)
+                    asked = json.loads(request)
+                    _begin(passed, Account.of(asked["account"]), asked["kept"])
                 for one in passed:
                     os.close(one)
             else:
@@ -83,14 +92,18 @@ LOADED = ("commit", "dataflow.planning", "mapreduce.planning", "phased")
 """The modules that plan jobs, which are imported once for all of them."""
 
 
-def _begin(channel: int, lifeline: int, output: int) -> NoReturn:
+def _begin(passed: Sequence[int], account: Account | None, kept: str) -> NoReturn:
     """Become the process of a job, with a group to kill."""
     try:
+        channel, lifeline, output = passed
         os.setsid()
         for standard in (1, 2):
             os.dup2(output, standard)
         os.close(output)
-        main(channel, lifeline)
+        folder = os.open(kept, os.O_PATH | os.O_DIRECTORY) if kept else -1
+        if account is not None:
+            account.become()
+        main(channel, lifeline, folder)
     finally:
         os._exit(1)
 
@@ -112,12 +125,15 @@ def _ended(wait: int, seconds: float) -> int | None:
     return code
 
 
-def main(channel: int, lifeline: int) -> None:
-    """Answer until the server closes the channel; the numbers are file descriptors."""
+def main(channel: int, lifeline: int, kept: int = -1) -> None:
+    """Answer until the server closes the channel; the numbers are file descriptors.
+
+    `kept` is the folder with what commands of the job print.
+    """
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
     die_with_manager(lifeline)
-    hosted = HostedJob()
+    hosted = HostedJob(kept)
     with socket.socket(fileno=channel) as connection, connection.makefile("rb") as stream:
         for header, (stated, *parts) in frames(stream):
             answer, failed = Answer(), {}
@@ -139,7 +155,8 @@ class HostedJob:
 
     _execution: Execution
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
         self._sent: object = None  # The runner that the server has.
         self._unread: list[tuple[str, int, int, bytes]] = []  # Results of calls.
         self.is_closed = False
@@ -242,6 +259,25 @@ class HostedJob:
     ) -> Answer:
         absorbs = self._execution.absorbs
         return Answer(absorbs(phase, task, reason, is_lost=is_lost, is_own=is_own))
+
+    def _collect(self, task: int, files: list[str]) -> Answer:
+        """Copy what a task of a command has printed to the files that are committed."""
+        self._execution.finished(PHASE, task, 0, None)
+        staged = self._execution.output_files(PHASE, task, 0)
+        for source, to in zip(files, staged, strict=True):
+            with suppress(FileNotFoundError):
+                os.unlink(to)
+            try:
+                os.link(source, to, src_dir_fd=self._kept)
+            except OSError:
+                opener = partial(os.open, dir_fd=self._kept)
+                with open(source, "rb", opener=opener) as file, open(to, "xb") as target:
+                    shutil.copyfileobj(file, target)
+        return Answer()
+
+    def _remove_left(self, *what: Any) -> Answer:
+        remove_left(*what)
+        return Answer()
 
     def _close(self, succeeded: bool) -> Answer:
         """Close the job. If it has succeeded, return its result: strings or a pickle."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +16,13 @@ from typing import Any, Literal, cast
 from slotwise.core.errors import InputError, check_number, shown
 from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import Commands, ResultOf
 from slotwise.jobs.execution import Execution
-from slotwise.service.hosted import HostedExecution
+from slotwise.service.hosted import DeferredHosted, HostedExecution
 from slotwise.service.records import StoredJob
 from slotwise.service.supervised import SupervisedCommands, Supervision
+from slotwise.service.supervisor_records import job_folder
 from slotwise.service.wire import frame, frames
 from slotwise.sessions.intake import SessionCore
 from slotwise.sources import Source, replacing_own, with_limits
@@ -39,6 +42,9 @@ NAME_MAX = 200
 
 AFTER = ("after", "after_each")
 """The keys of an entry that name other jobs."""
+
+OF_FILES = frozenset({"inputs", "output", "overwrite"})
+"""The keys of a command that name files, or what is done with them."""
 
 OF_SERVICE = ("restart", "deadline")
 """The keys of an entry that the service handles itself."""
@@ -169,12 +175,14 @@ class Planner:
     supervision  how commands outlive the server; None if they do not, on other hosts
     limits   the defaults of `retry_delay` and `time_limit`
     result   the result of a job that is over, as text
+    account_of  the account as which the work of a user runs; None for that of the server
     """
 
     core: SessionCore
     supervision: Supervision | None
     limits: Mapping[str, Any]
     result: Callable[[str], str]
+    account_of: Callable[[str | None], Account | None]
 
     def execution(
         self,
@@ -187,6 +195,7 @@ class Planner:
         changed: Mapping[str, Any] = NOTHING,
         done: Sequence[int] = (),
         since: float | None = None,
+        user: str | None = None,
     ) -> Execution:
         """The execution of a job, which arrives now. InputError if it cannot be run.
 
@@ -196,40 +205,71 @@ class Planner:
         changed  properties in place of those of its entry
         done     the tasks that do not run again
         since    when a job was submitted that may have run; it replaces its own output
+        user     whose job it is; it runs as the account of the user, if there is one
         """
-        one = spec.submitted
+        one, account = spec.submitted, self.account_of(user)
+        if account is not None:
+            environ = account.variables(environ)
         entry = {**_entry(one, id, spec.before), **changed}
-        cluster = self.core.state.cluster
-        if one.kind in ("program", "object"):
+
+        def hosted(**more: Any) -> HostedExecution | DeferredHosted:
             about = {key: entry[key] for key in PROPERTIES if key in entry and spec.pickle}
             return HostedExecution.start(
                 spec.pickle or entry,
                 folder,
-                cluster,
+                self.core.state.cluster,
                 job=id,
                 now=self.core.now,
                 about=about,
-                outputs=outputs(),
                 limits=self.limits,
                 environ=environ,
-                path=[folder],
                 since=since,
+                account=account,
+                **more,
             )
+
+        if one.kind in ("program", "object"):
+            return hosted(outputs=outputs(), path=[folder])
+        plain = entry
+        if account is not None:  # This process opens no path that a user has named.
+            plain = {key: value for key, value in entry.items() if key not in OF_FILES}
+        made = self._plain(one, plain, folder, environ, done, since)
+        made.account = account
+        if not isinstance(made, Commands) or self.supervision is None:
+            return made
+        with_files: Any = None
+        if account is not None and OF_FILES & entry.keys():
+            kept = job_folder(self.supervision.folder, id)
+            os.makedirs(kept, exist_ok=True)
+            os.chmod(kept, 0o711)  # Whatever the umask: `collect` opens files below it.
+            with_files = hosted(kept=kept)
+        return SupervisedCommands(
+            made, self.supervision, is_new=since is None, owner=account, hosted=with_files
+        )
+
+    def _plain(
+        self,
+        one: Submitted,
+        entry: Mapping[str, Any],
+        folder: str,
+        environ: Mapping[str, str],
+        done: Sequence[int],
+        since: float | None,
+    ) -> Execution:
+        """The execution of a job without code of users, in this process."""
+        cluster, place = self.core.state.cluster, Path(folder)
         slots = max(1, sum(cluster.capacity.values()))
-        stated = read_job(entry, slots, Path(folder), now=datetime.now())
-        job = arriving_now(stated, self.core.now)
+        job = arriving_now(read_job(entry, slots, place, now=datetime.now()), self.core.now)
         if isinstance(job, CommandJob):
             known = {"environ": environ, "done": tuple(done)}
             job = replace(job, settings={**job.settings, **known})
         if since is not None:
-            job = replacing_own(job, id, Path(folder), since)
+            job = replacing_own(job, str(entry["id"]), place, since)
         if self.limits:
             job = with_limits(job, self.limits)
-        (made,) = Source(Workload((job,), folder=Path(folder))).executions(cluster)
+        (made,) = Source(Workload((job,), folder=place)).executions(cluster)
         if isinstance(made, Commands):
             made.take_words(self._words(one.words))
-            if self.supervision is not None:
-                return SupervisedCommands(made, self.supervision, is_new=since is None)
         return made
 
     def _words(self, words: Mapping[int, str]) -> dict[int, ResultOf]:

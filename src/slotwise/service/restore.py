@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from slotwise.core.dependencies import CANCELLED, in_order, predecessor_failed
@@ -100,10 +101,11 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         replace(spec, before=before),
         record.folder,
         environ or {},
-        outputs=engine.outputs,
+        outputs=partial(engine.outputs, record.user),
         changed=_changed(engine, record),
         done=done,
         since=record.submitted,
+        user=record.user,
     )
     try:
         execution.open()

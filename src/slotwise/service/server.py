@@ -44,6 +44,7 @@ from slotwise.service.rights import (
     scoped,
 )
 from slotwise.service.schema import StoreError
+from slotwise.service.settings import environment_of
 from slotwise.service.store import SORTS
 from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
 from slotwise.service.wire import API, frame, frames
@@ -210,12 +211,20 @@ class ServiceApp:
         """What all submissions state beside their jobs."""
         key, client = (_of(body, name, str, None) for name in ("key", "client"))
         return {
-            "folder": _folder(body),
-            "environ": _environ(body),
+            **self._surroundings(user_of(request), body),
             "by": user_of(request),
             "key": key and self._scoped(request, key),
             "client": client and self._scoped(request, client),
         }
+
+    def _surroundings(self, user: User, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Folder and environment: what a network leaves out is as usual for the account."""
+        environ, is_own = _environ(body), user is self._engine.own
+        has_own = not is_own and self._engine.settings.run_as
+        usual = environment_of(user.account if has_own else None)
+        if not is_own or "environ" not in body:
+            environ = {**usual, **environ}
+        return {"folder": _folder(body, usual["HOME"]), "environ": environ}
 
     def _scoped(self, request: Request, name: str) -> str:
         return scoped(user_of(request), self._engine.own, name)
@@ -486,8 +495,8 @@ def _of(body: Mapping[str, Any], key: str, kind: type[T], default: Any) -> Any:
     return found
 
 
-def _folder(body: Mapping[str, Any]) -> str:
-    found: str = _of(body, "folder", str, "/")
+def _folder(body: Mapping[str, Any], usual: str) -> str:
+    found: str = _of(body, "folder", str, usual)
     if not os.path.isabs(found):
         raise InputError(f"folder is {shown(found)}; give an absolute path")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import pwd
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from slotwise.core.cluster import ANY_KIND
 from slotwise.core.errors import InputError
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, Preemption
+from slotwise.jobs.accounts import Account
 from slotwise.service.access import User
 from slotwise.sources import Slots
 
@@ -139,6 +141,41 @@ class Settings:
             above = parents.get(above)
         return tuple(found)
 
+    def account_of(self, user: str | None) -> Account | None:
+        """The account as which the work of a user runs; None for that of the server.
+
+        InputError for a user who has none.
+        """
+        if not self.run_as:
+            return None
+        found = self.users.get(user or "")
+        if found is None:
+            raise InputError(
+                f"user {user!r} has no account as which work could run (run_as); state a user"
+                " of the service, by --user"
+            )
+        return Account.named(found.account)
+
+    def check_run_as(self, folder: Path) -> None:
+        """InputError if this process cannot run work as accounts, or not safely.
+
+        Only root may be able to enter the folder of the service, or to replace it.
+        """
+        if not self.run_as:
+            return
+        if self.dask is not None:
+            raise InputError("run_as is for this machine only; leave out it or dask")
+        for place in (folder, *folder.parents):
+            status = place.stat()
+            others = status.st_mode & 0o077 if place == folder else status.st_mode & 0o022
+            is_sticky = place != folder and status.st_mode & stat.S_ISVTX
+            if status.st_uid or (others and not is_sticky):
+                raise InputError(
+                    f"run_as: {place} is not of root alone, and the service keeps its files in"
+                    f" {folder}; `chown root` it, and `chmod` it to "
+                    f"{'700' if place == folder else '755'}"
+                )
+
 
 def _check_account(user: User, *, must_exist: bool) -> None:
     """InputError for an account that no work may run as. Reads the accounts of the system."""
@@ -156,3 +193,16 @@ def _check_account(user: User, *, must_exist: bool) -> None:
             f"user {user.name!r}: account {user.account!r} is that of root, as which no work"
             " may run; state another `account`"
         )
+
+
+def environment_of(account: str | None) -> dict[str, str]:
+    """The variables that all work of an account has; None: that of the server."""
+    found = pwd.getpwuid(os.geteuid()) if account is None else pwd.getpwnam(account)
+    return {
+        "HOME": found.pw_dir,
+        "LOGNAME": found.pw_name,
+        "USER": found.pw_name,
+        "SHELL": found.pw_shell or "/bin/sh",
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+    }

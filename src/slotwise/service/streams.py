@@ -12,6 +12,7 @@ from typing import Any
 from slotwise.backends.local.call_stream import CallResult
 from slotwise.core.errors import SlotwiseError
 from slotwise.core.job import Job
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution
 from slotwise.service.hub import Hub, of_client
 from slotwise.service.insist import insist
@@ -86,10 +87,16 @@ class Streams:
     """The streams of calls: their calls run in the session, and their ends are stored."""
 
     def __init__(
-        self, core: SessionCore, store: Store, hub: Hub, ended: Callable[[ServedStream], None]
+        self,
+        core: SessionCore,
+        store: Store,
+        hub: Hub,
+        ended: Callable[[ServedStream], None],
+        account_of: Callable[[str | None], Account | None],
     ) -> None:
-        """`ended` is called with each stream that is over."""
+        """`ended` is called with each stream that is over; calls run as the user's account."""
         self._core, self._store, self._hub, self._ended = core, store, hub, ended
+        self._account_of = account_of
         self._by_key: dict[str, ServedStream] = {}
         self._by_job: dict[str, ServedStream] = {}
         self.is_leaving = False
@@ -176,7 +183,9 @@ class Streams:
         """The job of the session; the caller holds its lock."""
         if stream.calls is None:
             self._core.check_job(stream.job)
+            account = self._account_of(stream.record.user)
             stream.calls = OpenCalls(self._core, stream.job)
+            stream.calls.runs_as(account)
             if not stream.record.restart:
                 job = stream.record.id
                 note_before(stream.calls, lambda: self._store.begin(job, time.time()))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future as Waiting
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from slotwise.core.dependencies import check_dependencies, in_order, predecessor_failed
@@ -176,7 +177,7 @@ class _JobBatch:
             restart=one.restart,
             client=given.client,
             user=owner.name,
-            account=engine.account_of(owner),
+            account=engine.account_name(owner),
         )
         if failed:
             reason = predecessor_failed(failed)
@@ -189,11 +190,23 @@ class _JobBatch:
         if owner.name != engine.own.name:
             changed["user"] = owner.name
         execution = engine.planner.execution(
-            id, spec, given.folder, given.environ, outputs=self._outputs, changed=changed
+            id,
+            spec,
+            given.folder,
+            given.environ,
+            outputs=partial(self._outputs, owner.name),
+            changed=changed,
+            user=owner.name,
         )
         job = execution.job
-        if job.user is not None:
-            owner = self._owner(job.user)
+        if job.user not in (None, owner.name):  # Code of a user has stated another one.
+            try:
+                if engine.settings.run_as:
+                    raise InputError(f"job {id!r} is of user {job.user!r}, not {owner.name!r}")
+                owner = self._owner(job.user)
+            except BaseException:
+                execution.close(succeeded=False)
+                raise
         tasks = sum(phase.tasks.count for phase in job.phases)
         return (
             replace(
@@ -204,15 +217,15 @@ class _JobBatch:
                 weight=job.weight,
                 tasks=tasks,
                 user=owner.name,
-                account=engine.account_of(owner),
+                account=engine.account_name(owner),
             ),
             execution,
         )
 
-    def _outputs(self) -> dict[str, tuple[str, ...]]:
+    def _outputs(self, user: str | None) -> dict[str, tuple[str, ...]]:
         """The folders that other jobs write to, also those of this submission."""
         planned = {made.job.id: made.outputs for _, made in self._found if made is not None}
-        return {**self._engine.outputs(), **planned}
+        return {**self._engine.outputs(user), **planned}
 
     def _predecessors(self, one: Submitted, id: str) -> tuple[dict[str, str], str]:
         """The jobs that it must wait for, by the names it states, and one that has failed."""

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from slotwise.backends.attempt_logs import STREAMS
 from slotwise.core.errors import SlotwiseError
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import PHASE, CommandRunner, Commands
 from slotwise.jobs.execution import TaskPlace
 from slotwise.service import supervisor
+from slotwise.service.hosted import HostedExecution
 from slotwise.service.supervised_runner import SupervisedRunner
 from slotwise.service.supervisor import RECORD
 from slotwise.service.supervisor_records import (
@@ -109,12 +111,28 @@ class SupervisedCommands(Commands):
 
     Attempts of an earlier run of the server that run, or have ended since, are attached to.
     Output is copied to its staging folder at the end only, so that a new server finds it.
+
+    If commands run as an account, the server opens no path that its user has named. A process
+    of the account has the same job, with its inputs and its output, and does all with these.
     """
 
-    def __init__(self, planned: Commands, supervision: Supervision, *, is_new: bool) -> None:
-        """`planned` is not open yet, and not used any more. A new job has no attempts."""
+    def __init__(
+        self,
+        planned: Commands,
+        supervision: Supervision,
+        *,
+        is_new: bool,
+        owner: Account | None = None,
+        hosted: HostedExecution | None = None,
+    ) -> None:
+        """`planned` is not open yet, and not used any more. A new job has no attempts.
+
+        For the account `owner`, `planned` has neither inputs nor an output: `hosted` has them,
+        and is None if there are none. The folder of the job exists then.
+        """
         vars(self).update(vars(planned))
-        self._by = supervision
+        self._by, self._owner, self._hosted = supervision, owner, hosted
+        self.account = None  # Its workers are of root: they run nothing of a user.
         self._leaves = False
         self.codes: dict[int, int] = {}  # Those other than 0 of the last attempts, by task.
         self._folder = job_folder(supervision.folder, self.job.id)
@@ -141,7 +159,23 @@ class SupervisedCommands(Commands):
 
     def _supervise(self) -> None:
         if isinstance(self.runner, CommandRunner):
-            self.runner = SupervisedRunner(self.runner, self._by.spawner.path, self._by.run)
+            path, run = self._by.spawner.path, self._by.run
+            self.runner = SupervisedRunner(self.runner, path, run, self._owner)
+
+    @property
+    def output(self) -> str:
+        """The directory of the output; empty if nothing is kept."""
+        return super().output if self._hosted is None else self._hosted.output
+
+    def open(self) -> None:
+        """Reserve the output. Raises InputError as `Commands` does.
+
+        As an account, that its folder and its program exist is seen at its start only.
+        """
+        if self._owner is None:
+            super().open()
+        elif self._hosted is not None:
+            self._hosted.open()
 
     def leave(self) -> None:
         """From now on the supervisors are left alone: the server ends, and they run on."""
@@ -150,6 +184,8 @@ class SupervisedCommands(Commands):
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return those of `SupervisedRunner`; an attempt that was found is attached to once."""
         found = self._found.get(task)
+        if self._hosted is not None:
+            self._hosted.ready_to_run(phase, task, attempt, is_new=found is None)
         if found is None:
             super().arguments(phase, task, attempt)  # It has what it needs.
             self._by.spawner.ensure()
@@ -162,6 +198,8 @@ class SupervisedCommands(Commands):
         self._begun[task] = attempt, (self._by.run, attempt)
         if found is None:
             os.makedirs(folder, 0o700, exist_ok=True)
+            if self._hosted is not None:
+                os.chmod(folder, 0o711)
         elif (record := found.record) is None:
             trouble = found.trouble
         else:
@@ -207,6 +245,11 @@ class SupervisedCommands(Commands):
             for task in self._found:
                 self._end(task, None)
             self._begun, self._found = {}, {}
+        if self._hosted is not None:
+            if succeeded:
+                for task, attempt in self._winners.items():
+                    self._hosted.collect(task, self.output_files(PHASE, task, attempt))
+            self._hosted.close(succeeded)
         super().close(succeeded)
 
     def _end(self, task: int, name: tuple[int, int] | None) -> None:

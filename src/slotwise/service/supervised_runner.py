@@ -11,20 +11,21 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from slotwise import task as running
 from slotwise.backends.attempt_logs import STREAMS
 from slotwise.core.errors import OutputError
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import CommandRunner, end_of, not_started
 from slotwise.jobs.devices import DEVICES
 from slotwise.jobs.endings import OomKills, descendants
 from slotwise.jobs.execution import LostAttemptError
 from slotwise.jobs.memory import watch
-from slotwise.service.supervisor import ANSWER_SECONDS, line, pidfd_of
+from slotwise.service.supervisor import ANSWER_SECONDS, RECORD, line, pidfd_of
 from slotwise.service.supervisor_records import Exit, SupervisorRecord, task_in
 
 FULL_SECONDS = 1.0
@@ -35,12 +36,14 @@ FULL_SECONDS = 1.0
 class SupervisedRunner:
     """Runs a command under a supervisor, or waits for one that runs, in a worker process.
 
-    It reports memory, passes a stop request on and ends as `CommandRunner` does.
+    It reports memory, passes a stop request on and ends as `CommandRunner` does. The command
+    runs as the `account`, if there is one; its output belongs to that, in a folder of root.
     """
 
     command: CommandRunner
     spawner: str
     run: int
+    account: Account | None = None
 
     def __call__(
         self,
@@ -60,16 +63,12 @@ class SupervisedRunner:
         kills = OomKills()
         if trouble:
             raise LostAttemptError(trouble)
-        while True:
-            record = found or self._begin(task, attempt, folder, files)
-            self._await(record, None if found else SupervisorLink.of(self.spawner))
-            now = task_in(folder, self.command.job, task)
-            if now is None or now.ended is None:
-                why = now.trouble if now else f"its record in {folder} is missing"
-                raise LostAttemptError(why)
-            if not (now.ended.error and _waits_for_space(now.ended.error, files)):
-                break
-            found = None
+        record = found or self._begin(task, attempt, folder, files)
+        self._await(record, None if found else self._link())
+        now = task_in(folder, self.command.job, task)
+        if now is None or now.ended is None:
+            why = now.trouble if now else f"its record in {folder} is missing"
+            raise LostAttemptError(why)
         self._check(now.ended, files, kills)
 
     def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> None:
@@ -97,9 +96,6 @@ class SupervisedRunner:
         """End the task as its command has ended."""
         running.report_memory(ended.memory, is_over=True)
         if ended.error is not None:
-            place = ended.error.filename
-            if place in files:
-                raise OutputError.of(place, ended.error)
             raise not_started(ended.error)
         if ended.code and ended.stopped and not running.stop_requested():
             raise LostAttemptError("its supervisor was asked to stop, not by this run")
@@ -108,6 +104,9 @@ class SupervisedRunner:
             with suppress(OSError), open(files[1], "rb") as err:
                 said = end_of(err)
         self.command.check(ended.code, said, kills)
+
+    def _link(self) -> SupervisorLink:
+        return SupervisorLink.of(self.spawner, self.account)
 
     def _begin(
         self, task: int, attempt: int, folder: str, files: tuple[str, str]
@@ -126,19 +125,45 @@ class SupervisedRunner:
             "command": command,
             "cwd": cwd,
             "environment": environment,
+            "account": self.account,
         }
+        places = (os.path.join(folder, RECORD), *files)
         while True:
-            try:
-                plain = SupervisorLink.of(self.spawner).begin(request)
-            except (OSError, ValueError) as error:
-                raise LostAttemptError(
-                    f"its supervisor did not start ({self.spawner}): {error}"
-                ) from error
-            if "error" not in plain:
-                return SupervisorRecord.of(plain)
-            why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
-            if not _waits_for_space(why, (why.filename,)):
-                raise OutputError.of(str(plain["place"]), why)
+            with ExitStack() as opened:
+                try:
+                    given = [self._opened(place, opened) for place in places]
+                    plain = self._answer(request, given)
+                    if "error" not in plain:
+                        return SupervisorRecord.of(plain)
+                    why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
+                except OSError as error:
+                    why = error
+            if not _waits_for_space(why, places):
+                raise OutputError.of(str(why.filename), why)
+
+    def _answer(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
+        """The answer of a supervisor. LostAttemptError if there is none."""
+        try:
+            return self._link().begin(request, files)
+        except (OSError, ValueError) as error:
+            raise LostAttemptError(
+                f"its supervisor did not start ({self.spawner}): {error}"
+            ) from error
+
+    def _opened(self, place: str, opened: ExitStack) -> int:
+        """Empty or create a file for the supervisor. Raises OSError.
+
+        A command may open its stdout and stderr by name, as /dev/stderr, so it owns them.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        is_record = os.path.basename(place) == RECORD
+        is_private = is_record or self.account is not None
+        file = os.open(place, flags, 0o600 if is_private else 0o666)
+        opened.callback(os.close, file)
+        if self.account is not None and not is_record:
+            os.fchmod(file, 0o600)  # Its name among the logs may have made it.
+            os.fchown(file, self.account.uid, self.account.gid)
+        return file
 
 
 def _waits_for_space(error: OSError, files: Collection[str]) -> bool:
@@ -158,18 +183,18 @@ class SupervisorLink:
 
     _only: SupervisorLink | None = None
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, account: Account | None) -> None:
+        self._of = path, account
         self._channel: socket.socket | None = None
         self._answers: BinaryIO | None = None
 
     @classmethod
-    def of(cls, path: str) -> SupervisorLink:
-        """The link of this process. A forked child makes one of its own."""
-        if cls._only is None or cls._only._path != path:
+    def of(cls, path: str, account: Account | None = None) -> SupervisorLink:
+        """The link of this process, for this account. A forked child makes one of its own."""
+        if cls._only is None or cls._only._of != (path, account):
             if cls._only is not None:
                 cls._only.close()
-            cls._only = cls(path)
+            cls._only = cls(path, account)
             os.register_at_fork(after_in_child=cls._only.close)
         return cls._only
 
@@ -177,7 +202,7 @@ class SupervisorLink:
         """The descriptor that can be read when the command has ended."""
         return -1 if self._channel is None else self._channel.fileno()
 
-    def begin(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def begin(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
         """The answer to a request, whose command has begun unless that is an error.
 
         Raises OSError or ValueError; then it has not begun.
@@ -185,27 +210,29 @@ class SupervisorLink:
         text = line(request)
         with suppress(OSError, ValueError):  # It was killed since the last command.
             if self._channel is not None:
-                return self._ask(text)
+                return self._ask(text, files)
         self.close()
-        folder, name = os.path.split(self._path)
+        os.truncate(files[0], 0)  # The supervisor that was killed may have begun a record.
+        folder, name = os.path.split(self._of[0])
         place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._channel = socket.socket(socket.AF_UNIX)
         try:
             # The whole path may be too long for a socket.
             self._channel.connect(f"/proc/self/fd/{place}/{name}")
             self._answers = self._channel.makefile("rb")
-            return self._ask(text)
+            return self._ask(text, files)
         except (OSError, ValueError):
             self.close()
             raise
         finally:
             os.close(place)
 
-    def _ask(self, request: bytes) -> dict[str, Any]:
+    def _ask(self, request: bytes, files: Sequence[int]) -> dict[str, Any]:
         assert self._channel is not None
         assert self._answers is not None
         self._channel.settimeout(ANSWER_SECONDS)
-        self._channel.sendall(request)
+        sent = socket.send_fds(self._channel, [request], files)
+        self._channel.sendall(request[sent:])
         answer = self._answers.readline()
         if not answer.endswith(b"\n"):
             raise ValueError("the connection was closed")

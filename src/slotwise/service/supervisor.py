@@ -18,11 +18,17 @@ The file `record` in the folder of a task has two lines of JSON:
 Each line is one write, the second one to a block that the file has also on a full disk. They
 are not synchronized: what a failure of the machine cuts was known to nobody, and runs again.
 
-A request is a line of JSON: `folder` (of the task), the names in `NAMED`, `command`, `cwd` and
-`environment`. The answer is the record, or an `error`. The command starts when the worker has
-sent one more byte: one that was killed meanwhile, perhaps before anybody could know that there
-is a record, starts nothing. A second line, when the command has ended and that is recorded, is
+A request is a line of JSON: `folder` (of the task), the names in `NAMED`, `command`, `cwd`,
+`environment` and `account`. With it come three open files: the record, and those for stdout and
+stderr. The answer is the record, or an `error`. The command starts when the worker has sent one
+more byte: one that was killed meanwhile, perhaps before anybody could know that there is a
+record, starts nothing. A second line, when the command has ended and that is recorded, is
 empty. Then comes the next request, or the end of the connection.
+
+If there is an `account`, the supervisor becomes a process of it with its first request, and
+serves only this account. It opens no file by itself, so that folders of the service need not be
+open to the account. As it has changed its account and has no other program, the kernel lets no
+process but those of root read its memory, or take its files.
 """
 
 from __future__ import annotations
@@ -36,13 +42,13 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from io import BufferedRWPair
 from typing import Any, NoReturn
 
 from slotwise.backends.local.worker import reset_signals
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.command_process import adopting, send, start
 
 RECORD = "record"
@@ -59,6 +65,9 @@ ANSWER_SECONDS = 30.0
 
 BACKLOG = 1024
 """The number of requests that may wait."""
+
+READ_BYTES = 1 << 16
+"""The most bytes of a request that are received in one call."""
 
 CREDENTIALS = struct.Struct("3i")
 """The process, user and group at the other end of a unix socket."""
@@ -130,6 +139,7 @@ class Supervisor:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._account: Account | None = None
         self._stops = False
         self._send: Callable[[signal.Signals], None] | None = None  # to the command
         self._pid = os.getpid()
@@ -139,51 +149,63 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve requests until the worker has gone."""
-        with suppress(ConnectionError), self._connection.makefile("rwb") as stream:
-            while request := stream.readline():
-                self._serve(json.loads(request), stream)
-                stream.write(b"\n")
-                stream.flush()
+        with suppress(ConnectionError):
+            while True:
+                text, files = self._received()
+                if not text:
+                    return
+                self._serve(json.loads(text), *files)
+                for file in files:
+                    os.close(file)
+                self._connection.sendall(b"\n")
 
-    def _serve(self, request: Mapping[str, Any], stream: BufferedRWPair) -> None:
+    def _received(self) -> tuple[bytes, list[int]]:
+        """The next request, with its files; empty if the worker has gone."""
+        text, files, *_ = socket.recv_fds(self._connection, READ_BYTES, 3)
+        while text and not text.endswith(b"\n"):
+            more = self._connection.recv(READ_BYTES)
+            text = text + more if more else b""
+        return text, files
+
+    def _serve(self, request: Mapping[str, Any], file: int, out: int, err: int) -> None:
         """Start the command of a request, and record its end."""
-        place = os.path.join(request["folder"], RECORD)
+        account = Account.of(request["account"])
+        if account is not None and account != self._account:
+            account.become()  # Raises if it has another account already.
+            self._account = account
         record = {"pid": self._pid, "start": self._start, "begun": time.time()}
         record |= {name: request[name] for name in NAMED}
         answer: dict[str, Any] = record
         self._stops = False
         try:
-            file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            os.write(file, line(record))
+            os.pwrite(file, line(record), 0)
         except OSError as error:
-            answer = {"error": error.errno, "place": error.filename or place}
+            place = os.path.join(request["folder"], RECORD)
+            answer = {"error": error.errno, "place": place}
         may_begin = b""
         with suppress(ConnectionError):
-            stream.write(line(answer))
-            stream.flush()
-            may_begin = stream.read(1)
+            self._connection.sendall(line(answer))
+            may_begin = self._connection.recv(1)
         if answer is record and may_begin:
             begun = time.monotonic()
             with adopting(lambda: self._stops) as started:
-                ended = self._run(request, started)
+                ended = self._run(request, (out, err), started)
             self._send = None
             ended |= {"seconds": time.monotonic() - begun, "stopped": self._stops}
-            os.write(file, line(ended))
-        elif answer is record:
-            with suppress(OSError), open(place, "rb") as found:
-                if found.read() == line(record):
-                    os.unlink(place)
-        if answer is record:
-            os.close(file)
+            os.pwrite(file, line(ended), len(line(record)))
+        elif answer is record and os.pread(file, READ_BYTES, 0) == line(record):
+            os.truncate(file, 0)  # Nothing began, nor has another attempt.
 
     def _run(
-        self, request: Mapping[str, Any], started: Callable[[], list[int]]
+        self,
+        request: Mapping[str, Any],
+        files: Sequence[int],
+        started: Callable[[], list[int]],
     ) -> dict[str, Any]:
         """Run the command to its end: how it ended, or why it could not start."""
         environment = {**request["environment"], MARK: f"{self._pid} {self._start}"}
         try:
-            with open(request["out"], "w+b") as out, open(request["err"], "w+b") as err:
-                process = start(request["command"], request["cwd"], environment, (out, err))
+            process = start(request["command"], request["cwd"], environment, files)
         except OSError as error:
             return {"error": error.errno, "place": error.filename}
         self._send = lambda number: send(started(), number)

@@ -7,6 +7,11 @@ commands/JOB/TASK/RUN-ATTEMPT.out, .err  what attempts print
 
 A record lasts while its attempt runs, or while its end may be unknown to the server. A new
 server finds it and attaches to the attempt, once.
+
+Where commands run as accounts of users, these folders belong to root, and nobody else may enter
+the folder of the service: no link or pipe in them can be one that a user has made. A record is
+written by a supervisor, whose memory only root may change, but it is data of a process of the
+user all the same: its values are checked, and files are looked for in its folder only.
 """
 
 from __future__ import annotations
@@ -18,7 +23,8 @@ import signal
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
@@ -30,6 +36,9 @@ from slotwise.service.supervisor import MARK, RECORD, pidfd_of
 
 COMMANDS = "commands"
 """The name of the folder with the folders of jobs."""
+
+MEMORY_MAX = 1 << 60
+"""No command has used as many bytes."""
 
 KILL_SECONDS = 1.0
 """How long a supervisor may take to end when the processes of its command were killed."""
@@ -65,6 +74,7 @@ class SupervisorRecord:
             all(type(one) is int and one >= 0 for one in numbers)
             and all(type(one) is str for one in texts)
             and type(found.begun) is float
+            and isfinite(found.begun)
         ):
             raise ValueError("a value has another type")
         return found
@@ -96,7 +106,12 @@ class Exit(NamedTuple):
             if type(number) is int:
                 error = OSError(number, os.strerror(number), plain.get("place"))
                 return cls(0, 0, 0.0, stopped, error)
-            if type(code) is type(memory) is int and type(seconds) is float:
+            if (
+                type(code) is type(memory) is int
+                and type(seconds) is float
+                and 0 <= memory < MEMORY_MAX
+                and 0 <= seconds < inf
+            ):
                 return cls(code, memory, seconds, stopped)
         raise ValueError("it is not the end of a command")
 
@@ -168,7 +183,7 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
         if not text:
             return None  # Nothing began.
         first, _, second = text.partition(b"\n")
-        record = SupervisorRecord.of(json.loads(first))
+        record = _of_task(SupervisorRecord.of(json.loads(first)), folder, job, task)
         if not second and record.is_alive:
             return SupervisedTask(record.job, task, record, "alive")
         if not second:  # It may have ended meanwhile.
@@ -189,6 +204,14 @@ def task_in(folder: str, job: str, task: int) -> SupervisedTask | None:
         f" that ended ({place}): it was killed, or the machine was restarted"
     )
     return SupervisedTask(record.job, task, record, "lost", trouble=why)
+
+
+def _of_task(record: SupervisorRecord, folder: str, job: str, task: int) -> SupervisorRecord:
+    """The record, with the paths of files in this folder. ValueError for another task."""
+    if (file_name(record.job), record.task) != (file_name(job), task):  # It may be cut.
+        raise ValueError(f"it is of task {record.task} of job {record.job!r}")
+    out, err = (os.path.join(folder, os.path.basename(one)) for one in (record.out, record.err))
+    return replace(record, out=out, err=err)
 
 
 def end(found: SupervisedTask, folder: str) -> None:

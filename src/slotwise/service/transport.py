@@ -1,4 +1,7 @@
-"""Requests to a server, over HTTP on its unix socket. Only the standard library is needed."""
+"""Requests to a server, over HTTP on its unix socket or on a network.
+
+Only the standard library is needed.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,21 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.service.wire import frames, socket_of
+from slotwise.service.wire import ServerPlace, frames, server_place
+
+if TYPE_CHECKING:
+    from slotwise.service.credentials import Credential
+
+BUSY_SECONDS = 60.0
+"""How long requests are repeated that the server has no time for."""
 
 CONNECT_SECONDS = 10.0
 """How long a connection to the socket may take."""
@@ -40,10 +50,20 @@ class ServerRefusedError(SlotwiseError):
 
 
 class Transport:
-    """Connections to one server; each thread has its own, which stays open between requests."""
+    """Connections to one server; each thread has its own, which stays open between requests.
 
-    def __init__(self, url: str | None = None) -> None:
-        self.path = socket_of(url)
+    credential  the token for a server on a network; by default the one that is stored
+    """
+
+    def __init__(self, url: str | None = None, credential: Credential | None = None) -> None:
+        self.place = server_place(url)
+        self._headers, self._ca = {}, None
+        if self.place.is_network:
+            from slotwise.service.credentials import credential_for
+
+            found = credential_for(str(self.place)) if credential is None else credential
+            self._headers = {"Authorization": f"Bearer {found.token}"}
+            self._ca = found.ca
         self._own = threading.local()
         self._streams: set[http.client.HTTPConnection] = set()
 
@@ -71,11 +91,11 @@ class Transport:
         try:
             data = None if body is None else json.dumps(body).encode()
             method = "GET" if body is None else "POST"
-            connection.request(method, _with_query(path, query), data, headers=_HEADERS)
+            headers = {**self._headers, "Content-Type": "application/json"}
+            connection.request(method, _with_query(path, query), data, headers=headers)
             response = connection.getresponse()
             if response.status >= 400:
                 raise _error(response.status, response.read())
-            connection.sock.settimeout(None)
             yield from frames(response)
         except (OSError, http.client.HTTPException) as error:
             raise self._ended(error) from error
@@ -97,14 +117,34 @@ class Transport:
             self._own.connection = None
 
     def _asked(self, method: str, path: str, body: bytes, kind: str) -> Any:
-        """The answer to a request; a connection that has ended since then is renewed."""
+        """The answer to a request, which is made again if the server is busy."""
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            response, data = self._answered(method, path, body, kind)
+            if response.status < 400:
+                return json.loads(data)
+            error = _error(response.status, data)
+            is_busy = isinstance(error, ServerRefusedError) and error.kind == "busy"
+            if not is_busy or time.monotonic() > until:
+                raise error
+            stated = response.getheader("Retry-After", "1")
+            time.sleep(min(5.0, float(stated) if stated.isdecimal() else 1.0))
+
+    def _answered(
+        self, method: str, path: str, body: bytes, kind: str
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """A response; a connection that has ended since the last one is renewed."""
         connection = getattr(self._own, "connection", None)
         is_new = connection is None
         if connection is None:
             connection = self._own.connection = self._connected()
-        headers = {"Content-Type": kind}
+        headers = {**self._headers, "Content-Type": kind}
         try:
-            connection.request(method, path, body or None, headers=headers)
+            try:
+                connection.request(method, path, body or None, headers=headers)
+            except (BrokenPipeError, ConnectionResetError):
+                if not (is_new and self.place.is_network):
+                    raise  # Else it may have refused the body before the end.
             response = connection.getresponse()
             data = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -112,34 +152,34 @@ class Transport:
             # The server closes idle connections. If it has handled the request, its key, or the
             # names that the client chose, make the second one change nothing.
             if not is_new and isinstance(error, _NOT_HANDLED):
-                return self._asked(method, path, body, kind)
+                return self._answered(method, path, body, kind)
             raise self._ended(error) from error
-        if response.status >= 400:
-            raise _error(response.status, data)
-        return json.loads(data)
+        return response, data
 
     def _connected(self) -> http.client.HTTPConnection:
-        connection = _UnixConnection(self.path)
+        place = self.place
         try:
-            connection.connect()
+            if place.path is not None:
+                connection: http.client.HTTPConnection = _UnixConnection(place.path)
+                connection.connect()
+            else:
+                connection = _network_connection(place, self._ca)
         except (FileNotFoundError, ConnectionRefusedError):
             raise NoServerError(
-                f"no server listens at {self.path}; start one with `slotwise serve`"
+                f"no server listens at {place}; start one with `slotwise serve`"
             ) from None
         except OSError as error:
             raise NoServerError(
-                f"the server at {self.path} cannot be reached: {error.strerror or error}"
+                f"the server at {place} cannot be reached: {error.strerror or error}"
             ) from error
         return connection
 
     def _ended(self, error: BaseException) -> ServerClosedError:
         return ServerClosedError(
-            f"the connection to the server at {self.path} has ended"
+            f"the connection to the server at {self.place} has ended"
             f" ({type(error).__name__}); what it had accepted is kept"
         )
 
-
-_HEADERS = {"Content-Type": "application/json"}
 
 _NOT_HANDLED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
@@ -158,6 +198,30 @@ class _UnixConnection(http.client.HTTPConnection):
         except BaseException:
             self.sock.close()
             raise
+
+
+def _network_connection(place: ServerPlace, ca: str | None) -> http.client.HTTPConnection:
+    """A connection that is open, and notices when the other host is gone. OSError."""
+    connection: http.client.HTTPConnection
+    if place.is_secure:
+        import ssl
+
+        context = ssl.create_default_context(cafile=ca)
+        connection = http.client.HTTPSConnection(
+            place.host, place.port, timeout=CONNECT_SECONDS, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(place.host, place.port, timeout=CONNECT_SECONDS)
+    connection.connect()
+    sock = connection.sock
+    sock.settimeout(None)  # Some answers take minutes.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return connection
+
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 def job_path(job: str, *more: str) -> str:

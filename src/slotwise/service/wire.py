@@ -10,8 +10,11 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.core.files import state_folder
@@ -39,18 +42,48 @@ def service_folder() -> Path:
     return state_folder() / "service"
 
 
-def socket_of(url: str | None = None) -> Path:
-    """The path of the socket of a server; by default the one stated, or the user's.
+@dataclass(frozen=True, slots=True)
+class ServerPlace:
+    """Where a server is: the path of its socket, or a host on a network."""
 
-    InputError for a URL that is not `unix:` and a path.
+    path: Path | None = None
+    host: str = ""
+    port: int = 0
+    is_secure: bool = False
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return str(self.path)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' * self.is_secure}://{host}:{self.port}"
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it may be another host, with other files and programs."""
+        return self.path is None
+
+
+def server_place(url: str | None = None) -> ServerPlace:
+    """Where a server is; by default the one stated, or the user's.
+
+    InputError for a URL that is not `unix:` and a path, or `https://` and a host.
     """
     url = url or os.environ.get(SERVER_VARIABLE, "")
     if not url:
-        return service_folder() / "socket"
+        return ServerPlace(service_folder() / "socket")
     scheme, _, path = url.partition(":")
-    if scheme != "unix" or not path:
-        raise InputError(f"server {url!r}: expected unix: and the path of its socket")
-    return Path(path.removeprefix("//"))
+    if scheme == "unix" and path:
+        return ServerPlace(Path(path.removeprefix("//")))
+    wrong = f"server {url!r}: expected unix: and the path of its socket, or https://HOST:PORT"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise InputError(wrong) from None
+    if scheme not in ("http", "https") or not host or parts.path.strip("/") or parts.username:
+        raise InputError(wrong)
+    is_secure = scheme == "https"
+    return ServerPlace(None, host, port or (443 if is_secure else 80), is_secure)
 
 
 def frame(header: Mapping[str, Any], parts: Sequence[bytes] = ()) -> bytes:
@@ -68,17 +101,23 @@ class Readable(Protocol):
         ...
 
 
-def frames(stream: Readable) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
+def frames(
+    stream: Readable, bytes_max: float = inf
+) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
     """The headers and parts of a stream of frames. InputError for anything else.
 
-    A stream that ends within a frame raises SlotwiseError.
+    The parts of a frame have at most `bytes_max` bytes together. A stream that ends within a
+    frame raises SlotwiseError.
     """
     while length := _exactly(stream, _LENGTH.size, may_end=True):
         (size,) = _LENGTH.unpack(length)
         if size > HEADER_BYTES_MAX:
             raise InputError(f"a header has {size} bytes; expected at most {HEADER_BYTES_MAX}")
         header = _header(_exactly(stream, size))
-        yield header, [_exactly(stream, one) for one in _sizes(header)]
+        sizes = _sizes(header)
+        if sum(sizes) > bytes_max:
+            raise InputError(f"a frame has {sum(sizes)} bytes; expected at most {bytes_max}")
+        yield header, [_exactly(stream, one) for one in sizes]
 
 
 def _header(text: bytes) -> dict[str, Any]:

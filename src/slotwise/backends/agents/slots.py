@@ -168,7 +168,8 @@ class AgentSlots(Workers):
         self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """See `Workers`."""
-        kept, sleeps, output, devices, memory = conditions
+        kept, sleeps, output, devices, memory, account = conditions
+        assert account is None, "agents have no accounts"
         if reason := too_large(len(task) + len(kept)):
             raise UserCodeError(reason)
         host = self._host_of[slot]

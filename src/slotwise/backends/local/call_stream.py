@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import inspect
 import io
 import json
@@ -25,6 +26,7 @@ from slotwise.backends.local.worker import pickled, summary
 from slotwise.core.errors import SlotwiseError, WorkFolderError
 from slotwise.core.job import Job, PhaseId
 from slotwise.core.tracebacks import error_line, format_traceback
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution, FailedAttemptError
 from slotwise.jobs.hosts.sockets import NAME_VARIABLE, lacking
 from slotwise.jobs.pickling import faulty_part, sending, sent_by_value
@@ -214,6 +216,16 @@ class CallStream(Execution):
         self._printed = -1, ""  # The last task that has printed, and the file with its output.
         self.count = self.taken = 0  # The calls added, and those that the loop has taken.
         self._is_put = False
+
+    def runs_as(self, account: Account | None) -> None:
+        """Run the calls as an account; call it before the first one is added.
+
+        Its runner has a key that no job can have as its id, and another authkey.
+        """
+        if account is not None:
+            self.account = account
+            self.runner_key = f"{CallStream.runner_key}\n{account.name}"
+            self.runner = CallRunner(self._files.folders, account.name)
 
     @abstractmethod
     def may_start(self, task: int) -> bool:
@@ -500,9 +512,9 @@ class CallRunner:
     processes of a ProcessPoolExecutor.
     """
 
-    def __init__(self, folders: tuple[str, ...]) -> None:
-        """`folders` are those for large values."""
-        self._folders = folders
+    def __init__(self, folders: tuple[str, ...], account: str = "") -> None:
+        """`folders` are those for large values. Each account has a key of its own."""
+        self._folders, self._account = folders, account
 
     def __call__(self, *arguments: Any) -> bytes:
         """Run a call in this process."""
@@ -510,6 +522,8 @@ class CallRunner:
 
     def __reduce__(self) -> tuple[Any, ...]:
         key = bytes(multiprocessing.current_process().authkey)
+        if self._account:
+            key = hmac.digest(key, self._account.encode(), "sha256")
         return _runner_with_key, (self._folders, key)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import signal
@@ -12,13 +13,23 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from math import isnan
+from math import inf, isfinite
 from typing import Any
 
 from slotwise.backends.attempt_logs import ERR, OUT
 from slotwise.backends.local import worker
 from slotwise.backends.local.output import WorkerOutput, pipe
-from slotwise.backends.local.worker import OWN, REPLY, REQUEST, TASK, TOKEN_BYTES, WORD_BYTES
+from slotwise.backends.local.worker import (
+    BYTES,
+    DONE,
+    OWN,
+    REPLY,
+    REQUEST,
+    TASK,
+    TOKEN_BYTES,
+    WORD_BYTES,
+)
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import HASH_SEED
 from slotwise.jobs.endings import UNKNOWN_CODE, descendants, signalled
 from slotwise.jobs.memory import tree_memory
@@ -36,6 +47,15 @@ OWN_SIGNALS = frozenset(
 CHUNK = 1 << 16
 """Bytes received in one call; requests below this size are sent in one call."""
 
+
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+"""Shared memory with these keeps its size."""
+
+SIZE_MAX = 1 << 60
+"""No process has used as many bytes."""
+
+ACCOUNT_BYTES_MAX = 2 << 30
+"""The most bytes of a result of another account, which could use up the memory of root."""
 
 END_SECONDS = 1.0
 """How long a worker may take to exit after it has closed its channel."""
@@ -72,8 +92,12 @@ class WorkerProcess:
         environment: Mapping[str, str],
         unready: int,
         options: Sequence[str] = (),
+        account: Account | None = None,
     ) -> None:
         """`options` are those of its interpreter. What it prints is in `output`.
+
+        With an `account`, it starts as that, in the home of the account if it may enter it.
+        OSError if that is not possible.
 
         With -E, only PYTHONHASHSEED is kept of the variables of Python, because the hashes of
         strings must be equal in all workers.
@@ -103,22 +127,30 @@ class WorkerProcess:
             theirs.callback(os.close, page)
             own.callback(self._word.release)
             passed = channel.fileno(), lifeline, page
+            words = [*map(str, passed), self._token.hex()]
+            is_other: dict[str, Any] = {}
+            if account is not None:
+                user, group, groups = account.uid, account.gid, account.groups
+                is_other = {"user": user, "group": group, "extra_groups": groups, "cwd": "/"}
+                words.append(account.home)
             # A worker starts with SIGTERM blocked until it has a handler, which it would need.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             theirs.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
             self._process = subprocess.Popen(
                 # By its path: as a module, it would import the package before any task.
-                [*command, worker.__file__, *map(str, passed), self._token.hex()],
+                [*command, worker.__file__, *words],
                 env=environment,
                 pass_fds=passed,
                 start_new_session=True,  # A group to kill, and Ctrl-C only for the manager.
                 stdin=subprocess.DEVNULL,
                 stdout=to_out,
                 stderr=to_err,
+                **is_other,
             )
             own.pop_all()
         self.channel = self._socket.fileno()
         self.pid = self._process.pid
+        self.account = account
         self.unready = unready
         self.ready = False
         self.busy = False
@@ -190,6 +222,7 @@ class WorkerProcess:
             self._begun = data
             return len(chunk)
         _, *self._head, length = REPLY.unpack_from(data)
+        self._check_head(self._head, length)
         self._begun, self._body = b"", data[REPLY.size :]
         if len(self._body) < length:
             # The rest of a large body is received in place, without a further copy.
@@ -197,6 +230,13 @@ class WorkerProcess:
             self._body[: len(first)] = first
             self._missing = memoryview(self._body)[len(first) :]
         return len(chunk)
+
+    def _check_head(self, head: Sequence[Any], length: int) -> None:
+        """GarbledError for a head that no worker sends, but that user code may have sent."""
+        what, started, seconds, peak = head
+        is_right = DONE <= what <= BYTES and 0 <= started < inf and 0 <= seconds < inf
+        if not is_right or peak > SIZE_MAX or (self.account and length > ACCOUNT_BYTES_MAX):
+            raise GarbledError
 
     def _is_ours(self, data: bytes) -> bool:
         """True if the data begins with the token or a part of it; GarbledError otherwise."""
@@ -227,13 +267,18 @@ class WorkerProcess:
         _, _, number, done, total, _, _ = self._word
         if not self.busy or number != self.tasks:
             return None
-        return done, None if isnan(total) else total
+        if not isfinite(done):  # The task may write anything.
+            return None
+        return done, total if isfinite(total) else None
 
     def memory(self) -> int:
         """The bytes that the task sent last uses; 0 until it has begun."""
         if self._word[5] != self.tasks:
             return 0
-        return tree_memory(self.pid) if self._word[6] == OWN else int(self._word[6])
+        size = self._word[6]
+        if size == OWN:
+            return tree_memory(self.pid)
+        return int(size) if 0 <= size <= SIZE_MAX else 0
 
     def kill(self) -> None:
         """End the process and its group by SIGKILL, and drop all messages in transit.
@@ -296,9 +341,11 @@ class WorkerProcess:
 
 def _shared_word() -> tuple[int, memoryview[float]]:
     """Memory to share with a worker: a file descriptor to pass on, and a view of it."""
-    page = os.memfd_create("slotwise")
+    page = os.memfd_create("slotwise", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.truncate(page, WORD_BYTES)
+        # A worker that cut it off would end this process by SIGBUS.
+        fcntl.fcntl(page, fcntl.F_ADD_SEALS, SEALS)
         return page, memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")
     except BaseException:
         os.close(page)

@@ -11,6 +11,7 @@ import os
 import pickle
 import resource
 import select
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,9 +37,16 @@ from slotwise.backends.local.worker import (
     TORN,
     VARIABLES,
 )
-from slotwise.backends.local.workers import USUAL, Conditions, Reply, Workers
+from slotwise.backends.local.workers import (
+    USUAL,
+    Conditions,
+    Reply,
+    UserCodeError,
+    Workers,
+)
 from slotwise.backends.simulated.many_tasks import free_memory
 from slotwise.core.errors import InputError, SlotwiseError
+from slotwise.jobs.accounts import Account, of_interpreter
 from slotwise.jobs.commands import HASH_SEED, ONE_CORE
 from slotwise.jobs.devices import variables as device_variables
 from slotwise.jobs.endings import OomKills
@@ -172,13 +180,15 @@ class Processes(Workers):
         self, slot: int, key: str, task: bytes, conditions: Conditions = USUAL
     ) -> None:
         """See `Workers`."""
-        kept, sleeps, output, devices, memory = conditions
-        assert not self._workers[slot].busy
-        if devices and self._workers[slot].tasks:
-            self._replace(slot)  # CUDA reads the variables once in a process.
+        kept, sleeps, output, devices, memory, account = conditions
+        worker = self._workers[slot]
+        assert not worker.busy
+        # CUDA reads the variables once in a process.
+        if worker.account != account or (devices and worker.tasks):
+            self._replace_for(slot, account)
         if not self._send(slot, key, task, kept, devices):
             # The worker died while idle, so no task is lost.
-            self._replace(slot)
+            self._replace_for(slot, account)
             self._send(slot, key, task, kept, devices)
         self._workers[slot].output.attempt = output
         if memory is not None:
@@ -356,6 +366,8 @@ class Processes(Workers):
         worker = self._workers[slot]
         self._stop_throttling(slot)
         unready = 0 if worker.ready else worker.unready + 1
+        if unready and worker.account is not None:  # That one has no rights, or processes.
+            status, unready = "unreadable", 0
         if unready >= STARTS_MAX:
             raise SlotwiseError(
                 f"worker processes cannot start: {unready} in a row ended before they were"
@@ -379,6 +391,23 @@ class Processes(Workers):
         self._end(slot)
         self._workers[slot] = self._new_worker(slot, unready)
 
+    def _replace_for(self, slot: int, account: Account | None) -> None:
+        """Replace the worker of a slot by one of an account.
+
+        UserCodeError if that cannot have one more process, or not run the interpreter. All
+        other code replaces a worker by one of this process' own account, which can start.
+        """
+        if account is None:
+            self._replace(slot)
+            return
+        self._end(slot)
+        try:
+            self._workers[slot] = self._new_worker(slot, account=account)
+        except OSError as error:
+            self._workers[slot] = self._new_worker(slot)
+            why = f"no worker process of account {account.name!r} can start: {error.strerror}"
+            raise UserCodeError(f"{why}; it must be able to run {sys.executable}") from error
+
     def _end(self, slot: int) -> None:
         """Kill the worker of a slot, if alive, without waiting."""
         worker = self._workers[slot]
@@ -389,9 +418,14 @@ class Processes(Workers):
         worker.kill()
         self._dying.append(worker)
 
-    def _new_worker(self, slot: int, unready: int = 0) -> WorkerProcess:
+    def _new_worker(
+        self, slot: int, unready: int = 0, account: Account | None = None
+    ) -> WorkerProcess:
+        environment = self._environment
+        if account is not None:
+            environment = DEFAULTS | account.variables(of_interpreter())
         speed = {SPEED_VARIABLE: repr(self._speeds[slot])}
-        worker = WorkerProcess(self._environment | speed, unready, self.options)
+        worker = WorkerProcess(environment | speed, unready, self.options, account)
         self._by_channel[worker.channel] = slot
         self._watch(worker)
         self._output.add(worker.output)

@@ -71,14 +71,18 @@ Such a task cannot fill much memory. What it fills counts for the next task that
 """
 
 
-def main(channel: int, lifeline: int, page: int, token: bytes) -> None:
+def main(channel: int, lifeline: int, page: int, token: bytes, home: str = "") -> None:
     """Serve until the manager closes the channel; the numbers are file descriptors.
 
-    The token, sent alone before all frames, signals that the worker is ready.
+    The token, sent alone before all frames, signals that the worker is ready. `home` is the
+    folder of an account for its worker, if it may enter it.
     """
     for inherited in (channel, lifeline):
         os.set_inheritable(inherited, False)
     die_with_manager(lifeline)
+    if home:
+        with suppress(OSError):
+            os.chdir(home)
     word = memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")
     os.close(page)
     server = Server(word)
@@ -423,4 +427,4 @@ def text_of(error: BaseException) -> str:
 
 if __name__ == "__main__":
     channel, lifeline, page = map(int, sys.argv[1:4])
-    main(channel, lifeline, page, bytes.fromhex(sys.argv[4]))
+    main(channel, lifeline, page, bytes.fromhex(sys.argv[4]), *sys.argv[5:])

@@ -17,6 +17,7 @@ from slotwise.backends.executing import Pickle
 from slotwise.backends.local.memory_watch import Allotment
 from slotwise.backends.local.worker import pickled, summary
 from slotwise.core.errors import InputChanged, NotRetriedError
+from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import LostAttemptError, LostInputError
 from slotwise.jobs.pickling import sent_by_value
 
@@ -86,6 +87,7 @@ class Conditions(NamedTuple):
     devices  the GPUs of its host that variables name to it; then it has a worker process of
              its own
     memory   what it got; it may be stopped, see `MemoryWatch`
+    account  the account of its worker process, which runs no task of another one
     """
 
     kept: Pickle = b""
@@ -93,6 +95,7 @@ class Conditions(NamedTuple):
     output: Printing | None = None
     devices: tuple[int, ...] = ()
     memory: Allotment | None = None
+    account: Account | None = None
 
 
 USUAL = Conditions()
