@@ -116,7 +116,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def watched(hub: PageHub, user: str, until: Callable[[Page], bool]) -> Page:
     """A page that reads its stream until it shows something."""
     page = Page()
-    async with aclosing(hub.stream(user, {})) as stream:
+    async with aclosing(hub.stream(user)) as stream:
         async for event in stream:
             page.take(event)
             if page.sections and until(page):
@@ -182,7 +182,7 @@ def test_a_page_that_reads_slowly_misses_nothing() -> None:
 
     async def read(hub: PageHub, missed: int) -> Page:
         page = Page()
-        async with aclosing(hub.stream("ann", {})) as stream:
+        async with aclosing(hub.stream("ann")) as stream:
             while not page.kinds:
                 page.take(await anext(stream))
             until = source.snapshots + missed

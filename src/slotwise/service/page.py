@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import pwd
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from heapq import nsmallest
 from importlib.resources import files
 from typing import Any
@@ -16,7 +14,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from slotwise import __version__
-from slotwise.running import account
 from slotwise.service.access import User
 from slotwise.service.engine import Engine
 from slotwise.service.exchange import SECURITY_HEADERS
@@ -75,11 +72,8 @@ class EngineSource(CoreSource):
         }
 
 
-def page_routes(hub: PageHub, account_of: Callable[[User], str]) -> list[Route]:
-    """The routes of the page, its files and its stream.
-
-    account_of  the account that the work of a user runs as
-    """
+def page_routes(hub: PageHub) -> list[Route]:
+    """The routes of the page, its files and its stream."""
     folder = files("slotwise.service").joinpath("page")
     assets = {
         one.name: (one.read_bytes(), KINDS[os.path.splitext(one.name)[1]])
@@ -101,9 +95,8 @@ def page_routes(hub: PageHub, account_of: Callable[[User], str]) -> list[Route]:
 
     async def stream(request: Request) -> Response:
         user: User = request.state.user
-        about = {"user": user.name, **_surroundings(account_of(user))}
         return StreamingResponse(
-            hub.stream(user.name, about),
+            hub.stream(user.name),
             headers=STREAM_HEADERS,
             media_type="text/event-stream; charset=utf-8",
         )
@@ -113,14 +106,3 @@ def page_routes(hub: PageHub, account_of: Callable[[User], str]) -> list[Route]:
         Route("/page/{name}", asset),
         Route("/v1/stream", stream),
     ]
-
-
-def _surroundings(owner: str) -> dict[str, Any]:
-    """The folder and the environment of commands that the page submits."""
-    folder, path = "/", "/usr/local/bin:/usr/bin:/bin"
-    with suppress(KeyError):
-        folder = pwd.getpwnam(owner).pw_dir
-    if owner == account():
-        path = os.environ.get("PATH", path)
-    environ = {"HOME": folder, "USER": owner, "LOGNAME": owner, "PATH": path}
-    return {"folder": folder, "environ": environ}

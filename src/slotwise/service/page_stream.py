@@ -187,25 +187,22 @@ class PageHub:
         async with self._ticked:
             self._ticked.notify_all()
 
-    async def stream(self, user: str, about: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        """The events for a page of a user: first the whole state, then what changes.
-
-        about  what the page is sent first, in addition to what the source is
-        """
+    async def stream(self, user: str) -> AsyncIterator[bytes]:
+        """The events for a page of a user: first the whole state, then what changes."""
         is_known = user in self._users
         self._users[user] += 1
         self._opened.set()
         try:
             yield b"retry: 1000\n\n"
             seen = await self._after(0 if is_known else self._last)
-            yield self._whole(seen, user, about)
+            yield self._whole(seen, user)
             while not self.is_closed:
                 await self._after(seen.number)
                 since = [one for one in self._ticks if one.number > seen.number]
                 if self.is_closed or not since:
                     return
                 if since[0].number > seen.number + 1:  # Some are not kept any more.
-                    yield self._whole(since[-1], user, about)
+                    yield self._whole(since[-1], user)
                 else:
                     yield since[-1].change(seen, since, user)
                 seen = since[-1]
@@ -224,14 +221,14 @@ class PageHub:
             await self._ticked.wait_for(lambda: self.is_closed or self._last > number)
         return self._ticks[-1]
 
-    def _whole(self, tick: Tick, user: str, about: Mapping[str, Any]) -> bytes:
+    def _whole(self, tick: Tick, user: str) -> bytes:
         """The event with the whole state."""
         since = tick.sample.at - BARS_SECONDS
         kept = {id(one): one for one in (*self._coarse, *self._fine)}  # Each once.
         samples = sorted(kept.values(), key=lambda one: one.at)
         common = {
             "at": tick.sample.at,
-            "about": {**self._source.about(), **about},
+            "about": {**self._source.about(), "user": user},
             "set": tick.sections,
             "bars": [bar for bar in self._bars if bar[2] >= since],
             "samples": columns(samples),

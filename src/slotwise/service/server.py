@@ -151,14 +151,10 @@ class ServiceApp:
                 for name in ACTIONS
             ),
             Route(job, self._route(ServiceApp.job)),
-            *page_routes(self.pages, self._account_of),
+            *page_routes(self.pages),
             *more,
         ]
         return Starlette(routes=routes)
-
-    def _account_of(self, user: User) -> str:
-        """The account that the work of a user runs as."""
-        return user.account if self._engine.settings.run_as else self._engine.own.account
 
     def _route(
         self, handler: Callable[[ServiceApp, Request], Awaitable[Response]]

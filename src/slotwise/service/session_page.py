@@ -190,7 +190,7 @@ def session_app(source: SessionSource, hub: PageHub) -> Starlette:
     job = "/v1/jobs/{job:path}"
     return Starlette(
         routes=[
-            *page_routes(hub, lambda user: user.account),
+            *page_routes(hub),
             Route("/v1/jobs", _answering(jobs)),
             Route(f"{job}/explain", _answering(explain)),
             Route(f"{job}/logs", _answering(logs)),

@@ -148,7 +148,6 @@ $("submit-open").onclick = () => {
   const chosen = field("pool").value;
   field("pool").replaceChildren(...(names.length ? names : ["default"]).map(name => el("option", {value: name, textContent: safe(name)})));
   if (names.includes(chosen)) field("pool").value = chosen;
-  field("folder").value ||= model.about.folder ?? "/";
   put($("submit-wrong"), "");
   $("submit").showModal();
 };
@@ -161,7 +160,7 @@ form.addEventListener("submit", async event => {
   if (field("id").value.trim()) job.id = field("id").value.trim();
   if (after.length) job.after = after;
   try {
-    const {jobs} = await post("v1/jobs", {jobs: [job], folder: field("folder").value, environ: model.about.environ ?? {}});
+    const {jobs} = await post("v1/jobs", {jobs: [job], folder: field("folder").value.trim() || undefined});
     $("submit").close();
     news(`job ${jobs[0].id} was submitted`);
     field("command").value = field("id").value = "";
