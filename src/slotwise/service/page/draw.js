@@ -45,7 +45,9 @@ function steps(model, x, from, each) {
   while (n > 0 && samples[n].at > from) n--;
   for (; n < samples.length; n++) {
     const end = n + 1 < samples.length ? samples[n + 1].at : at;
-    each(Math.max(x(from), x(samples[n].at)), x(end), samples[n]);
+    // On whole pixels, so that neighbours leave no seam.
+    const left = Math.round(Math.max(x(from), x(samples[n].at))), right = Math.round(x(end));
+    if (right > left || n + 1 === samples.length) each(left, Math.max(left + 1, right), samples[n]);
   }
 }
 function stepLine(context, points) {
@@ -64,7 +66,7 @@ export function drawPool(canvas, model, name, seconds, colour, most) {
   context.globalAlpha = 0.75;
   steps(model, x, from, (left, right, sample) => {
     const [used, share] = sample.pools[name] ?? [0, 0];
-    if (used) context.fillRect(left, y(used), Math.max(0.7, right - left + 0.3), height - 1 - y(used));
+    if (used) context.fillRect(left, y(used), right - left, height - 1 - y(used));
     fair.push([left, right, y(share)]);
   });
   context.globalAlpha = 1;
@@ -95,7 +97,8 @@ export class Times {
     const {facts, pools} = model.sections, lanes = lanesOf(model), colours = poolColours(pools);
     const room = this.canvas.clientWidth, gutter = room < 560 ? 58 : 96;
     const row = lanes.length ? Math.max(1, Math.min(18, Math.floor(Math.max(220, 8 * lanes.length) / lanes.length), 460 / lanes.length)) : 0;
-    const kinds = Object.keys(model.samples.at(-1)?.resources ?? {}).slice(0, 4);
+    const isUsed = kind => model.samples.some(one => one.at >= model.at - seconds && one.resources[kind]?.[0] > 0);
+    const kinds = Object.keys(model.samples.at(-1)?.resources ?? {}).filter(isUsed).slice(0, 4);
     const area = lanes.length ? AREA : 220;
     const height = area + (lanes.length ? GAP + row * lanes.length : 0) + kinds.length * (GAP + LINE) + AXIS;
     const [context, width] = sized(this.canvas, height), colour = ink();
@@ -145,7 +148,7 @@ export class Times {
         const used = sample.pools[name]?.[0] ?? 0;
         if (!used) continue;
         context.fillStyle = this.colours[name];
-        context.fillRect(left, y(sum + used), Math.max(0.7, right - left + 0.3), y(sum) - y(sum + used));
+        context.fillRect(left, y(sum + used), right - left, y(sum) - y(sum + used));
         sum += used;
       }
     });
@@ -190,7 +193,7 @@ export class Times {
     context.fillStyle = colour("accent"); context.globalAlpha = 0.7;
     steps(this.model, x, this.from, (left, right, sample) => {
       const used = sample.resources[kind]?.[0] ?? 0;
-      if (used) context.fillRect(left, y(used), Math.max(0.7, right - left + 0.3), top + LINE - y(used));
+      if (used) context.fillRect(left, y(used), right - left, top + LINE - y(used));
     });
     context.globalAlpha = 1;
     context.fillStyle = colour("rule"); context.fillRect(this.gutter, top + LINE, this.plot, 1);

@@ -75,7 +75,8 @@ export class OwnJobs {
   // The ends of the output of some running jobs; files are read for it, the scheduler is not asked.
   async follow(jobs) {
     const now = Date.now();
-    if (document.hidden || now - (this.asked ?? 0) < REFRESH) return;
+    const isNew = jobs.some(job => !this.tails.has(job));
+    if (document.hidden || now - (this.asked ?? 0) < (isNew ? 900 : REFRESH)) return;
     this.asked = now;
     for (const job of [...this.tails.keys()]) if (!jobs.includes(job)) this.tails.delete(job);
     for (const job of jobs) {
@@ -83,12 +84,12 @@ export class OwnJobs {
       try {
         await output(job, {tail: 2000}, (_, bytes) => pieces.push(decoder.decode(bytes)));
         this.tails.set(job, plain(pieces.at(-1) ?? "").split("\n").filter(line => line.trim()).slice(-3).join("\n"));
-      } catch { this.tails.delete(job); }
+      } catch { this.tails.set(job, ""); }
     }
   }
   async drawEnded() {
     const user = this.model.about.user;
-    const {jobs} = await get("v1/jobs", {state: OVER, user, limit: 4, sort: "ended"});
+    const {jobs} = await get("v1/jobs", {state: OVER, user, limit: 3, sort: "ended"});
     $("own-ended-part").hidden = !jobs.length;
     keyed($("own-ended"), jobs.reverse().map(job => [job.id, job]), id => el("li", {className: "line"}, badge("done"),
       el("button", {type: "button", className: "name", onclick: () => this.open(id)}), el("span", {className: "muted where"})), (node, job) => {

@@ -81,7 +81,7 @@ function drawTimes() {
   const first = model.bars.length ? Math.min(...model.bars.slice(0, 50).map(bar => bar[1])) : model.at;
   put($("times-note"), isMany ? `${number(facts.slots)} slots: bands for each pool, not a row for each slot`
     : model.at - first < seconds - 5 ? "tasks are recorded while a page is open" : "");
-  keyed($("times-legend"), [...leaves(pools).map(name => [name, colours[name]]), ...(isMany ? [] : [["attempt failed", "var(--bad)"], ["attempt stopped for a pool", "var(--ink)"]])],
+  keyed($("times-legend"), [...leaves(pools).map(name => [name, colours[name]]), ...(isMany ? [] : [["attempt failed", "var(--bad)"], ["attempt stopped", "var(--ink)"]])],
     name => el("li", {}, el("i", {className: "swatch"}), safe(name)), (node, colour) => { node.firstChild.style.background = colour; });
   $("times-canvas").setAttribute("aria-label", `${facts.busy} of ${facts.slots} slots are busy. Left and right arrows move through time.`);
 }
