@@ -130,7 +130,7 @@ def serve(
     try:
         from slotwise.service.serving import serve_quietly
     except ModuleNotFoundError as error:
-        if error.name not in ("uvicorn", "starlette", "anyio"):
+        if error.name not in ("uvicorn", "starlette", "anyio", "prometheus_client"):
             raise
         raise MissingExtraError("slotwise serve", "serve") from error
     first = [settings]

@@ -356,6 +356,18 @@ def print_completion(
     )
 
 
+def print_slurm_path() -> None:
+    """Print a folder with `sbatch`, `squeue`, `scancel`, `sacct` and others, for PATH.
+
+    They ask the server, so that programs for Slurm use it.
+
+    `export PATH="$(slotwise slurm-path):$PATH"`
+    """
+    from slotwise.slurm.folder import slurm_folder
+
+    print(slurm_folder())
+
+
 def _for_help() -> Any:
     """A function whose parameters are the options of `submit`, for its help and completion."""
     kinds = {"flag": bool, "list": list[str], "whole": int, "number": float, "text": str}
@@ -428,6 +440,7 @@ COMMANDS = {
     "workers": show_workers,
     "top": show_top,
     "completion": print_completion,
+    "slurm-path": print_slurm_path,
 }
 
 

@@ -22,6 +22,7 @@ from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution
 from slotwise.running import account
 from slotwise.service.access import User, own_user
+from slotwise.service.counts import ServiceCounts
 from slotwise.service.forker import FORKER
 from slotwise.service.hub import Hub, of_client, of_job
 from slotwise.service.insist import insist
@@ -99,6 +100,7 @@ class Engine:
         self._reasons: dict[str, str] = {}
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
         self._begun: set[str] = set()
+        self.counts = ServiceCounts()
         self._launched: dict[tuple[str, int], float] = {}  # by job and task, of those that run
         self._is_draining = self.is_leaving = False
         self.hurries = False  # `leave` waits for no call any more.
@@ -170,6 +172,7 @@ class Engine:
         if self.is_leaving:
             return
         at = self._epoch + now
+        self.counts.turn(events, decisions)
         for event in events:
             if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
                 self._task_over(event, at)
@@ -188,6 +191,8 @@ class Engine:
         self._begun.add(job)
         self.store.begin(job, at)
         self.hub.publish(of_job(job), "begun")
+        if (record := self.record_of(job)) is not None and record.begun is None:
+            self.counts.begins(record.pool, at - record.submitted)
         live = self._live.get(job)
         if live is not None and live[0].client:
             begun = frame({"job": job, "state": "running"})
@@ -243,6 +248,7 @@ class Engine:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
             self.quota.free(record.user, [record.id])
+            self.counts.jobs[record.pool, state] += 1
             with suppress(Exception):  # It is sent again when the client asks.
                 self.notify(self.store.job(record.id))
 
@@ -386,6 +392,13 @@ class Engine:
         """The jobs in the session, as they were when they came."""
         jobs = [record for record, *_ in list(self._live.values())]
         return [*jobs, *(stream.record for stream in self.streams.all())]
+
+    def record_of(self, job: str) -> StoredJob | None:
+        """The record of a job of the session, as it was when it entered; or None."""
+        if live := self._live.get(job):
+            return live[0]
+        stream = self.streams.of_job(job)
+        return None if stream is None else stream.record
 
     def future_of(self, job: str) -> Future[Any] | None:
         """A future of a job in the session, by which it can be changed."""

@@ -46,7 +46,7 @@ AFTER = ("after", "after_each")
 OF_FILES = frozenset({"inputs", "output", "overwrite"})
 """The keys of a command that name files, or what is done with them."""
 
-OF_SERVICE = ("restart", "deadline")
+OF_SERVICE = ("restart", "deadline", "name", "array_index")
 """The keys of an entry that the service handles itself."""
 
 
@@ -54,9 +54,11 @@ OF_SERVICE = ("restart", "deadline")
 class Submitted:
     """An entry of a submission, checked.
 
-    entry     the entry as a workload file has it, without id, deadline and `restart`
+    entry     the entry as a workload file has it, without the keys of the service
     deadline  Unix seconds, or None
     words     the jobs that words of its command stand for, by the number of the word
+    title     its stated name; empty in a job that is planned again
+    array_index  the number of its task in an array, or None
     """
 
     kind: Kind
@@ -64,6 +66,8 @@ class Submitted:
     deadline: float | None
     restart: bool
     words: Mapping[int, str]
+    title: str = ""
+    array_index: int | None = None
 
     @property
     def after(self) -> list[str]:
@@ -75,11 +79,11 @@ class Submitted:
 
     @property
     def name(self) -> str:
-        """What it runs, in one line."""
+        """Its stated name, or what it runs, in one line."""
         command = self.entry.get("command")
         if isinstance(command, list):
             command = shlex.join(str(word) for word in command)
-        text = str(command or self.entry.get("program") or "")
+        text = str(self.title or command or self.entry.get("program") or "")
         return text if len(text) <= NAME_MAX else f"{text[: NAME_MAX - 3]}..."
 
     @classmethod
@@ -102,7 +106,18 @@ class Submitted:
             entry["command"] = [
                 _word(number, word, words) for number, word in enumerate(command)
             ]
-        return cls(_kind(entry), entry, _due(stated.get("deadline"), now), restart, words)
+        if not isinstance(title := stated.get("name") or "", str):
+            raise InputError(f"name is {shown(title)}; give a string")
+        index = stated.get("array_index")
+        if index is not None and (type(index) is not int or index < 0):
+            raise InputError(f"array_index is {shown(index)}; give a whole number >= 0")
+        due = _due(stated.get("deadline"), now)
+        return cls(_kind(entry), entry, due, restart, words, title, index)
+
+    def with_number(self, number: int) -> Submitted:
+        """The same, with the number of its job in the environment of its command."""
+        variables = {**(self.entry.get("env") or {}), "SLOTWISE_NUMBER": str(number)}
+        return replace(self, entry={**self.entry, "env": variables})
 
 
 def _word(number: int, word: object, words: dict[int, str]) -> object:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
@@ -47,6 +48,7 @@ from slotwise.service.schema import StoreError
 from slotwise.service.settings import environment_of
 from slotwise.service.store import SORTS
 from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
+from slotwise.service.telemetry import RequestCounter, telemetry_routes
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -153,8 +155,11 @@ class ServiceApp:
             Route(job, self._route(ServiceApp.job)),
             *page_routes(self.pages),
             *more,
+            *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
         ]
-        return Starlette(routes=routes)
+        return Starlette(
+            routes=routes, middleware=[Middleware(RequestCounter, self._engine.counts)]
+        )
 
     def _route(
         self, handler: Callable[[ServiceApp, Request], Awaitable[Response]]
@@ -287,7 +292,7 @@ class ServiceApp:
         limit = min(_whole(query.get("limit", "100"), "limit"), LIST_MAX)
         before, states = query.get("before"), _states(query.get("state"))
         ids, skip = _names(query.get("ids")), _whole(query.get("offset", "0"), "offset")
-        at_most, offset = limit + 1, skip
+        at_most, offset, array = limit + 1, skip, query.get("array")
         if states == ["running"] and ids is None:
             ids = await run_in_threadpool(views.running, self._engine)
         elif 0 < len({*(states or ())} & views.LIVE) < len(views.LIVE):
@@ -301,6 +306,7 @@ class ServiceApp:
             limit=at_most,
             before=None if before is None else _whole(before, "before"),
             ids=ids,
+            array=None if array is None else _whole(array, "array"),
             search=query.get("search"),
             sort=_sort(query.get("sort")),
             offset=offset,

@@ -345,6 +345,11 @@ class Store:
 
         return self._writer.do(action)
 
+    @property
+    def commits(self) -> tuple[int, float]:
+        """The number of transactions since it was opened, and the seconds that they took."""
+        return self._writer.commits
+
     # Reading what is durable. StoreError if the database or a file is damaged.
 
     def open_jobs(self) -> list[StoredJob]:
@@ -376,6 +381,7 @@ class Store:
         limit: int = 100,
         before: int | None = None,
         ids: Sequence[str] | None = None,
+        array: int | None = None,
         search: str | None = None,
         sort: str = "number",
         offset: int = 0,
@@ -383,6 +389,7 @@ class Store:
     ) -> list[StoredJob]:
         """The last or first jobs, up to `limit`, by number, without large specs and results.
 
+        array   only those of this array, which have ids such as `12_0`
         search  only jobs with this text in their ids
         sort    one of `SORTS`, then by number; a missing value is the smallest
         offset  how many jobs at that end are left out
@@ -393,6 +400,7 @@ class Store:
             if states is None
             else json.dumps(states),
             "id IN (SELECT value FROM json_each(?))": ids if ids is None else json.dumps(ids),
+            "id GLOB ?": None if array is None else f"{array}_[0-9]*",
             "pool = ?": pool,
             "user = ?": user,
             "number < ?": before,

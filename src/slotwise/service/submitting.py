@@ -107,7 +107,7 @@ class _JobBatch:
         if not 0 < len(given.jobs) <= JOBS_MAX:
             raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
         entries = [Submitted.of(stated, self._now) for stated in given.jobs]
-        numbered = [engine.store.new_id(_stated_id(one.entry)) for one in entries]
+        numbered, entries = self._numbered(entries)
         for (_, id), one in zip(numbered, entries, strict=True):
             self._names.setdefault(str(one.entry.get("id", id)), id)
         try:
@@ -153,6 +153,24 @@ class _JobBatch:
         owner = self._engine.owner(stated, self._given.by)
         self._owners[owner.name] = owner
         return owner
+
+    def _numbered(
+        self, entries: Sequence[Submitted]
+    ) -> tuple[list[tuple[int, str]], list[Submitted]]:
+        """The numbers and ids of the jobs, and their entries.
+
+        The tasks of an array have a number in common, which no job has: `12_0`, `12_1`.
+        """
+        store, array = self._engine.store, ""
+        numbered, found = list[tuple[int, str]](), list[Submitted]()
+        for one in entries:
+            index = one.array_index
+            if index is not None and not array:
+                array = str(store.new_id()[0])
+            stated = _stated_id(one.entry) if index is None else f"{array}_{index}"
+            numbered.append(store.new_id(stated))
+            found.append(one if index is None else one.with_number(numbered[-1][0]))
+        return numbered, found
 
     def _planned(
         self, one: Submitted, number: int, id: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -107,6 +108,7 @@ class StoreWriter:
     def __init__(self, database: sqlite3.Connection, path: Path, blobs: Blobs) -> None:
         self._database, self._path, self._blobs = database, path, blobs
         self._queue: SimpleQueue[StoreChange | None] = SimpleQueue()
+        self.commits = 0, 0.0  # The number of transactions, and their seconds.
         self._closing, self._is_closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name="slotwise-store", daemon=True)
         self._thread.start()
@@ -157,7 +159,7 @@ class StoreWriter:
                 change.done.set_result(result)
 
     def _transaction(self, group: Sequence[StoreChange]) -> list[Any]:
-        work = StoreWork(self._database, self._blobs)
+        work, began = StoreWork(self._database, self._blobs), time.perf_counter()
         try:
             self._database.execute("BEGIN IMMEDIATE")
             results = [change.action(work) for change in group]
@@ -169,6 +171,8 @@ class StoreWriter:
                 self._database.execute("ROLLBACK")
             self._blobs.remove(work.made)
             raise
+        count, seconds = self.commits
+        self.commits = count + 1, seconds + time.perf_counter() - began
         self._blobs.remove(work.dropped)
         return results
 

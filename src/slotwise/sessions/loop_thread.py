@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -15,15 +15,33 @@ from typing import TypeVar
 
 from slotwise.backends.inbox import Ask
 from slotwise.backends.live import LiveBackend
+from slotwise.core.decisions import Decision
 from slotwise.core.errors import SlotwiseError
 from slotwise.core.events import HostChange, Request
 from slotwise.core.log import Header, LogFile
-from slotwise.core.loop import Record, all_of, initial_state, run
+from slotwise.core.loop import Decider, Record, all_of, initial_state, run
 from slotwise.core.objective import Objective
+from slotwise.core.snapshot import Snapshot
 from slotwise.policy.scheduler import make_scheduler
 from slotwise.run_folder import OpenRun
 
 T = TypeVar("T")
+
+
+class MeasuredDecider:
+    """A scheduler of which is known how often it was asked, and how long it took."""
+
+    def __init__(self, scheduler: Decider) -> None:
+        self._scheduler = scheduler
+        self.measured = 0, 0.0
+
+    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
+        """The decisions of the scheduler."""
+        began = time.perf_counter()
+        decisions = self._scheduler.decide(snapshot)
+        count, seconds = self.measured
+        self.measured = count + 1, seconds + time.perf_counter() - began
+        return decisions
 
 
 class LoopThread:
@@ -46,8 +64,8 @@ class LoopThread:
         """
         self.state = initial_state(header)
         self.scheduler_name: str = header.scheduler["name"]
-        self._scheduler = make_scheduler(
-            **header.scheduler, objective=Objective(**header.objective)
+        self._scheduler = MeasuredDecider(
+            make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         )
         given, self._opened = [opened, *records], opened
         self._callbacks = CallThread("slotwise callbacks")
@@ -82,6 +100,11 @@ class LoopThread:
                 if thread.is_alive():
                     return False
         return True
+
+    @property
+    def decided(self) -> tuple[int, float]:
+        """How often the scheduler was asked, and how many seconds it took in all."""
+        return self._scheduler.measured
 
     @property
     def is_local(self) -> bool:
