@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,6 +41,9 @@ from slotwise.slurm.options import OptionTable, Words, parse
 
 RECENT_SECONDS = 3600
 """For how long squeue shows jobs that are over, if it is asked for them: MinJobAge."""
+
+AT_ONCE = 16
+"""How many jobs are changed at once."""
 
 DEFAULT_POOL = "default"
 
@@ -82,6 +85,8 @@ def squeue(arguments: Sequence[str]) -> int:
     stated = words.listed("states")
     states = {"PENDING", "RUNNING"} if stated is None else states_named("--states", stated)
     transport = Transport()
+    if words.has("me"):
+        words = _as_own(transport, words)
     named = _named(transport, words.listed("jobs"), "slurm_load_jobs error")
     jobs = _queued(transport, states, _single_user(words)) if named is None else named
     if not words.has("noheader"):
@@ -117,18 +122,20 @@ def _named(
     return list(jobs.values())
 
 
-def _users(words: Words) -> list[str] | None:
-    return [getpass.getuser()] if words.has("me") else words.listed("user")
+def _as_own(transport: Transport, words: Words) -> Words:
+    """The words with `--user` and the name of who asks."""
+    me = str(transport.get("/v1/whoami")["user"])
+    return Words({**words.options, "user": [me]}, words.rest)
 
 
 def _single_user(words: Words) -> str | None:
-    users = _users(words)
+    users = words.listed("user")
     return users[0] if users and len(users) == 1 else None
 
 
 def _chosen(jobs: Iterable[SlurmJob], words: Words, states: set[str] | None) -> list[SlurmJob]:
     """The jobs that users, names, partitions and states choose, by number."""
-    users, names = _users(words), words.listed("name")
+    users, names = words.listed("user"), words.listed("name")
     pools = words.listed("partition")
     return sorted(
         (
@@ -144,7 +151,7 @@ def _chosen(jobs: Iterable[SlurmJob], words: Words, states: set[str] | None) -> 
 
 
 def sacct(arguments: Sequence[str]) -> int:
-    """Print jobs, also those that are over; without `--jobs` those of today."""
+    """Print jobs, also those that are over; without `--jobs` one's own of today."""
     words = parse(arguments, SACCT)
     if words.has("helpformat"):
         print("\n".join(column.title for column in ACCOUNTING.values()))
@@ -160,8 +167,9 @@ def sacct(arguments: Sequence[str]) -> int:
             j.number: j for some in found.values() for j in some
         }.values()
     else:
-        user = None if words.has("allusers") else _single_user(words)
-        jobs = listed(transport, user=user)
+        if not words.has("allusers") and not words.has("user"):
+            words = _as_own(transport, words)
+        jobs = listed(transport, user=_single_user(words))
     first = _instant(
         words.last("starttime", "" if names is not None else "today"), "--starttime"
     )
@@ -223,6 +231,8 @@ def scancel(arguments: Sequence[str]) -> int:
     if not words.rest and not is_chosen:
         raise InputError("No job identification provided")
     transport, failed = Transport(), 0
+    if words.has("me") or not (words.rest or words.has("user")):
+        words = _as_own(transport, words)  # Nobody means the jobs of others by a name.
     stated = words.listed("state")
     states = None if stated is None else states_named("--state", stated)
     names = [name for word in words.rest for name in re.split(r",(?![^\[]*\])", word)]
@@ -240,15 +250,20 @@ def scancel(arguments: Sequence[str]) -> int:
 
 
 def _each(transport: Transport, jobs: Iterable[SlurmJob], what: str, command: str) -> int:
-    """Change each job, also after one that cannot be changed; the exit code."""
-    code = 0
-    for job in jobs:
+    """Change each job, several at once, also after one that cannot be changed; the exit code."""
+
+    def change(job: SlurmJob) -> str:
         try:
             transport.post(job_path(str(job.plain["id"]), what))
         except SlotwiseError as error:
-            print(f"{command}: error: job {job.id}: {printable(str(error))}", file=sys.stderr)
-            code = 1
-    return code
+            return f"{command}: error: job {job.id}: {printable(str(error))}"
+        return ""
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:  # Their changes share commits of the store.
+        faults = list(filter(None, threads.map(change, jobs)))
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return int(bool(faults))
 
 
 def scontrol(arguments: Sequence[str]) -> int:
