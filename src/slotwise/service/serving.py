@@ -135,6 +135,7 @@ class Process:
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         hangups = loop.create_task(self._on_hangups())
+        pages = loop.create_task(self._server.pages.run())
         listening = _listening(self._path)
         http = uvicorn.Server(
             uvicorn.Config(
@@ -160,6 +161,8 @@ class Process:
             hangups.cancel()
             notify_systemd("STOPPING=1")
             await run_in_threadpool(self._engine.leave, self._settings.drain_seconds)
+            await self._server.pages.close()
+            pages.cancel()
             if self._network is not None:
                 self._network.stop()
             http.should_exit = True
