@@ -544,10 +544,14 @@ def test_a_client_of_another_host(team: Team, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SSL_CERT_FILE", team.ca)
     with Client(team.url) as client:
         executor = client.executor(pool="research")
-        assert executor.submit(pow, 2, 10).result(60) == 1024
+        first = executor.submit(pow, 2, 10)
+        assert first.result(60) == 1024
         assert list(executor.map(abs, range(-20, 0), chunksize=5)) == list(range(20, 0, -1))
         with pytest.raises(InputError, match="output is missing"):
             client.command("true", id="c", pool="research")
+    with Client(team.url) as client:
+        assert client.job(first.job).result(60)[0] == 1024
+    assert team.transport("bob").get(job_path(first.job))["stream"] is None
     (job,) = team.submit(
         "ann", {"command": "echo $HOME $A $USER", "pool": "research"}, environ={"A": "b"}
     )
