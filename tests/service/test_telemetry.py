@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from service.conftest import RunningServer
+from slotwise.service.guard import GuardRules
 from slotwise.service.server import ServiceApp
 from slotwise.service.telemetry import description, telemetry_routes
 from slotwise.service.token_routes import TokenRoutes
@@ -140,6 +141,15 @@ def test_a_server_that_starts_or_stops_is_alive_and_not_ready() -> None:
     ok = 200, b"ok\n"
     assert answers(True) == {"/health": ok, "/ready": (503, b"not ready\n")}
     assert answers(False) == {"/health": ok, "/ready": ok}
+
+
+def test_only_health_needs_no_login() -> None:
+    """Metrics have names of pools."""
+    rules = GuardRules()
+    assert rules.is_public("/health")
+    assert rules.is_public("/ready")
+    assert not rules.is_public("/metrics")
+    assert not rules.is_public("/v1/openapi.json")
 
 
 # The description of the interface.
