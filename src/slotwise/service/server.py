@@ -31,6 +31,8 @@ from slotwise.service.engine import (
 )
 from slotwise.service.following import followed
 from slotwise.service.hub import HubListener, of_client, of_job
+from slotwise.service.page import EngineSource, page_routes
+from slotwise.service.page_stream import PageHub
 from slotwise.service.records import StoredJob
 from slotwise.service.retention import forget_output
 from slotwise.service.rights import (
@@ -43,6 +45,7 @@ from slotwise.service.rights import (
 )
 from slotwise.service.schema import StoreError
 from slotwise.service.settings import environment_of
+from slotwise.service.store import SORTS
 from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
 from slotwise.service.telemetry import telemetry_routes
 from slotwise.service.wire import API, frame, frames
@@ -118,6 +121,14 @@ class ServiceApp:
         self.is_draining = False
         self.is_restoring = True
         self._calls, self._submitter = CallFrames(engine), JobSubmitter(engine)
+        self.pages = PageHub(EngineSource(engine, lambda: self.state))
+
+    @property
+    def state(self) -> str:
+        """What the server does."""
+        return (
+            "draining" if self.is_draining else "restoring" if self.is_restoring else "running"
+        )
 
     def app(self, *more: BaseRoute) -> Starlette:
         """The application for a server of ASGI, with further routes."""
@@ -141,6 +152,7 @@ class ServiceApp:
                 for name in ACTIONS
             ),
             Route(job, self._route(ServiceApp.job)),
+            *page_routes(self.pages),
             *more,
             *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
         ]
@@ -272,16 +284,17 @@ class ServiceApp:
                 self._calls.left(client)
 
     async def list(self, request: Request) -> Response:
-        """List the newest jobs, or with `order=oldest` the first ones, by number."""
+        """List the newest jobs, or with `order=oldest` the first ones, by number or `sort`."""
         query, oldest = request.query_params, request.query_params.get("order") == "oldest"
         limit = min(_whole(query.get("limit", "100"), "limit"), LIST_MAX)
         before, states = query.get("before"), _states(query.get("state"))
-        ids, at_most = _names(query.get("ids")), limit + 1
-        array = query.get("array")
+        ids, skip = _names(query.get("ids")), _whole(query.get("offset", "0"), "offset")
+        at_most, offset, array = limit + 1, skip, query.get("array")
         if states == ["running"] and ids is None:
             ids = await run_in_threadpool(views.running, self._engine)
         elif 0 < len({*(states or ())} & views.LIVE) < len(views.LIVE):
-            at_most = LIST_MAX  # The session knows which of the open ones are in these states.
+            # The session knows which of the open ones are in these states.
+            at_most, offset = LIST_MAX, 0
         records = await run_in_threadpool(
             self._engine.store.jobs,
             states=None if states is None else _stored(states),
@@ -291,6 +304,9 @@ class ServiceApp:
             before=None if before is None else _whole(before, "before"),
             ids=ids,
             array=None if array is None else _whole(array, "array"),
+            search=query.get("search"),
+            sort=_sort(query.get("sort")),
+            offset=offset,
             oldest=oldest,
         )
         jobs = await run_in_threadpool(views.jobs_json, self._engine, records)
@@ -299,6 +315,8 @@ class ServiceApp:
             pairs = zip(records, jobs, strict=True)
             jobs = [row_for(by, record, row, settings) for record, row in pairs]
         wanted = [one for one in jobs if states is None or one["state"] in states]
+        if skip > offset:
+            wanted = wanted[skip:] if oldest else wanted[: max(0, len(wanted) - skip)]
         more = len(wanted) > limit
         shown = wanted[:limit] if oldest else wanted[max(0, len(wanted) - limit) :]
         return PlainResponse({"jobs": shown, "more": more})
@@ -531,6 +549,14 @@ def _states(text: str | None) -> list[str] | None:
         if name not in known:
             raise InputError(f"state {name!r} is not one; {suggestion(name, known)}")
     return names
+
+
+def _sort(text: str | None) -> str:
+    """The column by which jobs are listed. InputError for one by which they cannot be."""
+    found = text or SORTS[0]
+    if found not in SORTS:
+        raise InputError(f"sort {found!r} is not one; {suggestion(found, SORTS)}")
+    return found
 
 
 def _stored(states: list[str]) -> list[str]:

@@ -135,6 +135,7 @@ class Process:
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         hangups = loop.create_task(self._on_hangups())
+        pages = loop.create_task(self._server.pages.run())
         listening = _listening(self._path)
         http = uvicorn.Server(
             uvicorn.Config(
@@ -160,6 +161,8 @@ class Process:
             hangups.cancel()
             notify_systemd("STOPPING=1")
             await run_in_threadpool(self._engine.leave, self._settings.drain_seconds)
+            await self._server.pages.close()
+            pages.cancel()
             if self._network is not None:
                 self._network.stop()
             http.should_exit = True
@@ -267,8 +270,8 @@ class Process:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a message is about more than a client: one that sends what is no HTTP, or that
-    still reads when the server stops."""
+    """Whether a message is about more than a client that sends anything but HTTP, or that still
+    reads when the server stops."""
     error = record.exc_info[0] if record.exc_info else None
     return error is not asyncio.CancelledError and record.levelno >= logging.ERROR
 
