@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any
 
 from slotwise.core.errors import InputError, SlotwiseError
@@ -160,31 +161,12 @@ def sacct(arguments: Sequence[str]) -> int:
     format = ",".join(words.options.get("format", [os.environ.get("SACCT_FORMAT", default)]))
     stated = words.listed("state")
     states = None if stated is None else states_named("--state", stated)
-    transport, names = Transport(), words.listed("jobs")
-    if names is not None:
-        found = found_jobs(transport, names)
-        jobs: Iterable[SlurmJob] = {
-            j.number: j for some in found.values() for j in some
-        }.values()
-    else:
-        if not words.has("allusers") and not words.has("user"):
-            words = _as_own(transport, words)
-        jobs = listed(transport, user=_single_user(words))
-    first = _instant(
-        words.last("starttime", "" if names is not None else "today"), "--starttime"
-    )
-    last = _instant(words.last("endtime", ""), "--endtime")
-    jobs = [
-        job
-        for job in jobs
-        if (first is None or not job.is_over or job.plain["ended"] >= first)
-        and (last is None or job.plain["submitted"] <= last)
-    ]
+    jobs = _accounted(Transport(), words)
     is_parsable = words.has("parsable") or words.has("parsable2")
     between = words.last("delimiter", "|") if is_parsable else ""
     ends = between if words.has("parsable") else ""
     lines = accounting_lines(
-        _chosen(jobs, words, states),
+        [job for job in jobs if states is None or job.state in states],
         format,
         between=between,
         ends=ends,
@@ -192,6 +174,26 @@ def sacct(arguments: Sequence[str]) -> int:
     )
     print("\n".join(lines), end="\n" if lines else "")
     return 0
+
+
+def _accounted(transport: Transport, words: Words) -> list[SlurmJob]:
+    """The jobs that are named, or those of users, in a range of time."""
+    names, first = words.listed("jobs"), "today"
+    if names is not None:
+        found, first = found_jobs(transport, names), ""
+        jobs = list({job.number: job for some in found.values() for job in some}.values())
+    else:
+        if not words.has("allusers") and not words.has("user"):
+            words = _as_own(transport, words)
+        jobs = list(listed(transport, user=_single_user(words)))
+    since = _instant(words.last("starttime", first), "--starttime") or 0.0
+    until = _instant(words.last("endtime", ""), "--endtime") or inf
+    within = [
+        job
+        for job in jobs
+        if job.plain["submitted"] <= until and (job.plain["ended"] or inf) >= since
+    ]
+    return _chosen(within, words, None)
 
 
 _RELATIVE = re.compile(r"now(?:([+-])(\d+)(second|minute|hour|day|week)?s?)?")
@@ -250,7 +252,7 @@ def scancel(arguments: Sequence[str]) -> int:
 
 
 def _each(transport: Transport, jobs: Iterable[SlurmJob], what: str, command: str) -> int:
-    """Change each job, several at once, also after one that cannot be changed; the exit code."""
+    """Change each job, also after one that cannot be changed; the exit code."""
 
     def change(job: SlurmJob) -> str:
         try:

@@ -48,6 +48,11 @@ A token is never sent: within jobs, Slurm's commands use that of `slotwise login
 
 KEPT_PREFIXES = ("SLOTWISE_SERVER", "XDG_", "LC_")
 
+BEGIN = (
+    'eval "${SLOTWISE_BATCH:?is not set: batch jobs need a server that runs them on its host}"'
+)
+"""What a task of a batch job runs. Hosts of a Dask cluster have another environment."""
+
 LAUNCH = """\
 export SLURM_JOB_ID="${SLOTWISE_NUMBER:-$SLOTWISE_JOB}"
 export SLURM_JOBID="$SLURM_JOB_ID" SLURM_JOB_NODELIST="$(uname -n)"
@@ -201,7 +206,7 @@ def request_of(
     words, shape = batch.words, Shape.of(batch.words)
     array = array_tasks(words.last("array")) if words.has("array") else None
     _, must_succeed = dependencies(words.last("dependency"))
-    command = ["/bin/sh", "-c", 'eval "$SLOTWISE_BATCH"', batch.name, *batch.arguments]
+    command = ["/bin/sh", "-c", BEGIN, batch.name, *batch.arguments]
     entry: dict[str, Any] = {
         "name": batch.name,
         "command": [word.replace("{task}", "{{task}}") for word in command],
