@@ -231,7 +231,7 @@ def test_a_task_keeps_its_slots_and_what_has_ended_is_drawn() -> None:
     wide = Attempt("h", 2, "wide", "a", "p", 0, 1, 1.0)
     first, second = (Attempt("h", 1, job, "a", "p", 0, 1, 2.0) for job in ("first", "second"))
     lanes = Lanes()
-    slots, bars = lanes.place(snapshot(3.0, wide, first), {})
+    slots, bars = lanes.place(snapshot(3.0, wide, first))
     assert {lane: one[0] for lane, one in slots.items()} == {
         "h:0": "wide",
         "h:1": "wide",
@@ -239,7 +239,7 @@ def test_a_task_keeps_its_slots_and_what_has_ended_is_drawn() -> None:
     }
     assert not bars
     ended = {("wide", "p", 0, 1): "failed"}
-    later, bars = lanes.place(snapshot(5.0, first, second, ended=ended), slots)
+    later, bars = lanes.place(snapshot(5.0, first, second, ended=ended))
     assert {lane: one[0] for lane, one in later.items()} == {"h:2": "first", "h:0": "second"}
     assert [(bar[0], bar[1], bar[3], bar[-1]) for bar in bars] == [
         ("h:0", 1.0, "wide", "failed"),

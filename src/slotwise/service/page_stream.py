@@ -92,11 +92,12 @@ class Lanes:
 
     def __init__(self) -> None:
         self._of: dict[Attempt, list[str]] = {}
+        self._last: dict[str, Attempt] = {}  # by slot
         self._free: dict[str, list[int]] = {}
         self._next: Counter[str] = Counter()
 
-    def place(self, snapshot: PageSnapshot, before: Section) -> tuple[Section, list[Bar]]:
-        """The tasks by slot, and the bars of those that have ended since `before`."""
+    def place(self, snapshot: PageSnapshot) -> tuple[Section, list[Bar]]:
+        """The tasks by slot, and the bars of those that have ended since the last snapshot."""
         at, running = snapshot.sample.at, dict.fromkeys(snapshot.running)
         for attempt in [one for one in self._of if one not in running]:
             for lane in self._of.pop(attempt):
@@ -104,19 +105,19 @@ class Lanes:
         for attempt in running:
             if attempt not in self._of:
                 self._of[attempt] = [self._take(attempt.host) for _ in range(attempt.slots)]
-        slots: Section = {
-            lane: [one.job, one.pool, one.phase, one.task, one.attempt, one.begun]
-            for one, lanes in self._of.items()
-            for lane in lanes
-        }
+        now = {lane: one for one, lanes in self._of.items() for lane in lanes}
         bars = list[Bar]()
-        for lane, (job, pool, phase, task, attempt, begun) in before.items():
-            now = slots.get(lane)
-            if now != [job, pool, phase, task, attempt, begun]:
-                end = at if now is None else min(at, max(begun, now[-1]))
-                how = snapshot.ended.get((job, phase, task, attempt), "done")
-                bars.append((lane, begun, round(end, 3), job, pool, task, attempt, how))
-        return slots, bars
+        for lane, one in self._last.items():
+            if (later := now.get(lane)) != one:
+                end = at if later is None else min(at, max(one.begun, later.begun))
+                how = snapshot.ended.get((one.job, one.phase, one.task, one.attempt), "done")
+                task = one.job, one.pool, one.task, one.attempt
+                bars.append((lane, one.begun, round(end, 3), *task, how))
+        self._last = now
+        return {
+            lane: [one.job, one.pool, one.task, one.attempt, one.begun]
+            for lane, one in now.items()
+        }, bars
 
     def _take(self, host: str) -> str:
         if free := self._free.setdefault(host, []):
@@ -164,12 +165,9 @@ class PageHub:
 
     async def _tick(self) -> None:
         snapshot = await run_in_threadpool(self._source.snapshot, list(self._users))
-        last = self._ticks[-1] if self._ticks else None
-        before = {} if last is None else last.sections["slots"]
-        slots, bars = self._lanes.place(snapshot, before)
-        number = 1 if last is None else last.number + 1
+        slots, bars = self._lanes.place(snapshot)
         sections = {**snapshot.sections, "slots": slots}
-        tick = Tick(number, sections, snapshot.own, snapshot.sample, bars)
+        tick = Tick(self._last + 1, sections, snapshot.own, snapshot.sample, bars)
         self._bars.extend(bars)
         self._fine.append(snapshot.sample)
         self._keep(snapshot.sample)

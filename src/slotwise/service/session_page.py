@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import webbrowser
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -56,27 +56,7 @@ class SessionSource(CoreSource):
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the jobs that are not over and of the last that ended, as of a service."""
-        wanted = set(filter(None, query.get("state", "").split(",")))
-        limit, skip = (int(query.get(name) or 0) for name in ("limit", "offset"))
-        limit = min(limit or 100, LIST_MAX)
-
-        def is_wanted(row: Mapping[str, Any]) -> bool:
-            return (
-                (not wanted or row["state"] in wanted)
-                and query.get("pool", row["pool"]) == row["pool"]
-                and query.get("search", "") in row["id"]
-            )
-
-        rows = [row for row in self._core.ask(lambda: list(self._rows())) if is_wanted(row)]
-        if (key := query.get("sort", "number")) in ("begun", "ended", "pool"):
-            rows.sort(key=lambda row: row[key] or "" if key == "pool" else row[key] or 0.0)
-        if query.get("order") != "oldest":
-            rows.reverse()
-        found = rows[skip : skip + limit]
-        return {
-            "jobs": found if query.get("order") == "oldest" else found[::-1],
-            "more": len(rows) > skip + limit,
-        }
+        return listed(self._core.ask(lambda: list(self._rows())), query)
 
     def job(self, name: str) -> dict[str, Any]:
         """A job with its tasks that run. InputError for one that is not known any more."""
@@ -142,6 +122,26 @@ class SessionSource(CoreSource):
                 **{"tasks_failed": life.raised, "code": None, "after": [], "held": False},
                 **{"priority": "", "weight": 1.0, "deadline": None, "output": None},
             }
+
+
+def listed(rows: Iterable[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """What `GET /v1/jobs` answers, of jobs in order of arrival."""
+    states = set(filter(None, query.get("state", "").split(",")))
+    limit, skip = (int(query.get(name) or 0) for name in ("limit", "offset"))
+    limit, is_oldest = min(limit or 100, LIST_MAX), query.get("order") == "oldest"
+    wanted = [
+        row
+        for row in rows
+        if (not states or row["state"] in states)
+        and query.get("pool", row["pool"]) == row["pool"]
+        and query.get("search", "") in row["id"]
+    ]
+    if (key := query.get("sort")) in ("begun", "ended", "pool"):
+        wanted.sort(key=lambda row: (row[key] is not None, row[key]))
+    if not is_oldest:
+        wanted.reverse()
+    found = wanted[skip : skip + limit]
+    return {"jobs": found if is_oldest else found[::-1], "more": len(wanted) > skip + limit}
 
 
 Handler = Callable[[Request], Awaitable[Response]]
