@@ -82,7 +82,7 @@ class GateSource:
     def about(self) -> dict[str, Any]:
         """See `PageSource`."""
         title = f"the gate of {self._scheduler.address}"
-        return {"kind": "gate", "title": title, "can": ["explain"]}
+        return {"kind": "gate", "title": title, "can": ["explain", "history"]}
 
     def sample(self) -> PoolSample:
         """See `PageSource`."""
@@ -108,13 +108,6 @@ class GateSource:
 
         return listed(self._ask(lambda gate, reader: list(_rows(gate))), query)
 
-    def job(self, name: str) -> dict[str, Any]:
-        """A computation. InputError for one that is not listed."""
-        found = [row for row in self.jobs({"limit": "1000"})["jobs"] if row["id"] == name]
-        if not found:
-            raise InputError(f"computation {name!r} is over, or is not listed")
-        return {**found[0], "tasks_listed": []}
-
     def explained(self, name: str) -> dict[str, Any]:
         """Why a computation holds no more slots."""
 
@@ -125,18 +118,6 @@ class GateSource:
             return "\n".join(explanation_lines(found, is_now=True))
 
         return {"job": name, "text": self._ask(read)}
-
-    def cancel(self, name: str) -> None:
-        """InputError: a computation is cancelled where it was submitted."""
-        raise InputError(f"cancel the futures of computation {name!r} in its Dask client")
-
-    def files(self, name: str) -> Iterator[Any]:
-        """No file: Dask's workers have the output of tasks."""
-        return iter(())
-
-    def is_over(self, name: str) -> bool:
-        """That nothing more is printed."""
-        return True
 
     def _ask(self, question: Callable[[Gate, StateReader], T]) -> T:
         from slotwise.service.page_source import StateReader

@@ -58,21 +58,6 @@ class SessionSource(CoreSource):
         """A page of the jobs that are not over and of the last that ended, as of a service."""
         return listed(self._core.ask(lambda: list(self._rows())), query)
 
-    def job(self, name: str) -> dict[str, Any]:
-        """A job with its tasks that run. InputError for one that is not known any more."""
-
-        def read() -> dict[str, Any]:
-            row = next((one for one in self._rows() if one["id"] == name), None)
-            if row is None:
-                raise InputError(f"job {name!r} is not known any more")
-            tasks = [
-                {"task": one.task, "state": "running", "attempt": one.attempt, "host": one.host}
-                for one in self._core.state.attempts_of(name)
-            ]
-            return {**row, "tasks_listed": tasks}
-
-        return self._core.ask(read)
-
     def explained(self, name: str) -> dict[str, Any]:
         """Why a job holds no more slots."""
         found = self._core.explain(name)
@@ -134,6 +119,7 @@ def listed(rows: Iterable[dict[str, Any]], query: Mapping[str, str]) -> dict[str
         for row in rows
         if (not states or row["state"] in states)
         and query.get("pool", row["pool"]) == row["pool"]
+        and query.get("ids", row["id"]) == row["id"]
         and query.get("search", "") in row["id"]
     ]
     if (key := query.get("sort")) in ("begun", "ended", "pool"):
@@ -152,22 +138,23 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
-        except InputError as error:
-            return refusal(404, "missing", str(error))
         except (SlotwiseError, RuntimeError, ValueError) as error:
             return refusal(400, "input", str(error))
 
     return answer
 
 
-def session_app(source: SessionSource, hub: PageHub) -> Starlette:
-    """The routes of the page of a session: a part of those of a service."""
+def session_app(source: Any, hub: PageHub) -> Starlette:
+    """The routes of the page of a session, as of a service; of others, those that they can."""
 
     async def jobs(request: Request) -> Response:
         return PlainResponse(await run_in_threadpool(source.jobs, request.query_params))
 
     async def one(request: Request) -> Response:
-        return PlainResponse(await run_in_threadpool(source.job, _name(request)))
+        found = await run_in_threadpool(source.jobs, {"ids": _name(request)})
+        if not found["jobs"]:
+            return refusal(404, "missing", f"job {_name(request)!r} is not known any more")
+        return PlainResponse({**found["jobs"][0], "tasks_listed": []})
 
     async def explain(request: Request) -> Response:
         return PlainResponse(await run_in_threadpool(source.explained, _name(request)))
@@ -187,17 +174,15 @@ def session_app(source: SessionSource, hub: PageHub) -> Starlette:
         )
         return StreamingResponse(pieces, media_type="application/octet-stream")
 
-    job = "/v1/jobs/{job:path}"
-    return Starlette(
-        routes=[
-            *page_routes(hub),
-            Route("/v1/jobs", _answering(jobs)),
-            Route(f"{job}/explain", _answering(explain)),
-            Route(f"{job}/logs", _answering(logs)),
-            Route(f"{job}/cancel", _answering(cancel), methods=["POST"]),
-            Route(job, _answering(one)),
-        ]
-    )
+    job, can = "/v1/jobs/{job:path}", source.about()["can"]
+    routes = {
+        "history": Route("/v1/jobs", _answering(jobs)),
+        "explain": Route(f"{job}/explain", _answering(explain)),
+        "logs": Route(f"{job}/logs", _answering(logs)),
+        "cancel": Route(f"{job}/cancel", _answering(cancel), methods=["POST"]),
+    }
+    able = [route for name, route in routes.items() if name in can]
+    return Starlette(routes=[*page_routes(hub), *able, Route(job, _answering(one))])
 
 
 def _name(request: Request) -> str:
