@@ -209,7 +209,7 @@ def _one_change_for_ten_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slotwise.core.changes.SLIGHT", 10)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", CASES)
 def test_twice_the_jobs_take_twice_the_instructions(case: str, tmp_path: Path) -> None:
     """Not four times, as a loop over all jobs for each job would."""
@@ -231,7 +231,7 @@ HOLDING: dict[str, tuple[int, Prepared]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", HOLDING)
 def test_twice_the_jobs_hold_twice_the_memory(case: str, tmp_path: Path) -> None:
     """At most: what is held of each job does not depend on the others."""

@@ -218,6 +218,7 @@ def test_the_job_has_only_the_phases_that_are_left(folder: Path) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:job 'sorted' runs its finished stages again")
+@pytest.mark.sampled(3)
 def test_stages_of_what_has_changed_run_again(
     folder: Path, name: str, text: str, reason: str
 ) -> None:
@@ -271,6 +272,7 @@ def test_what_is_kept_goes_with_the_folder_of_its_run(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.sampled(3)
 def test_an_interrupted_run_keeps_its_stages(folder: Path, how: signal.Signals) -> None:
     """Also one that is killed, and so removes nothing itself."""
     said = interrupted(folder, "total", how)

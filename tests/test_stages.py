@@ -150,6 +150,7 @@ def test_a_continued_run_counts_only_its_own_work(folder: Path) -> None:
         ),
     ],
 )
+@pytest.mark.sampled(3)
 def test_maps_of_what_has_changed_run_again(
     folder: Path, name: str, text: str, reason: str
 ) -> None:
@@ -162,6 +163,7 @@ def test_maps_of_what_has_changed_run_again(
 
 
 @pytest.mark.parametrize("damage", ["cut", "file", "folder"])
+@pytest.mark.sampled(3)
 def test_maps_whose_output_is_damaged_run_again(folder: Path, damage: str) -> None:
     """A missing file is damage, too."""
     run(folder)
@@ -196,6 +198,7 @@ def test_what_is_kept_goes_with_the_folder_of_its_run(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.sampled(3)
 def test_an_interrupted_run_keeps_its_maps(folder: Path, how: signal.Signals) -> None:
     """Also one that is killed, and so removes nothing itself."""
     (folder / "wait").touch()

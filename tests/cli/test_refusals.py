@@ -17,7 +17,7 @@ FILES = re.findall(
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "text", "message"), FILES, ids=[name for name, *_ in FILES])
 def test_a_bad_file(name: str, text: str, message: str, slotwise: Any, folder: Path) -> None:
     """Exit code 2, one line on stderr, nothing on stdout, nothing on disk."""
@@ -214,6 +214,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("line", OPTIONS)
+@pytest.mark.sampled(4)
 def test_a_bad_option(line: str, slotwise: Any, folder: Path) -> None:
     """It is refused before the run, which would take minutes."""
     command, *options = line.split()

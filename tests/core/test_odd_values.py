@@ -132,7 +132,7 @@ def test_these_values_are_taken() -> None:
     assert not simulate(workload, "fair", simulation=simulation).failed
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     ("group", "field"), [(group, field) for group in FIELDS for field in FIELDS[group]]

@@ -61,6 +61,7 @@ def test_a_single_max_share_covers_all_kinds_together(simulated: Simulate, name:
 
 
 @pytest.mark.parametrize("name", list(ALLOCATORS))
+@pytest.mark.sampled(3)
 def test_plans_hold_no_more_at_any_instant(name: str) -> None:
     """Maps, reduces and both in one job; fractions of slots are combined."""
     phases = (

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 RUN = """
 import sys
 import slotwise
@@ -31,6 +33,7 @@ slotwise.simulate(workload, "fair", assigner="delay", log=sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_the_log_does_not_depend_on_the_hashes_of_names(tmp_path: Path) -> None:
     """Two processes that order sets of names in their own ways write the same log."""
     logs = []

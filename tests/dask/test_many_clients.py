@@ -17,6 +17,7 @@ from waiting import until
 
 
 @pytest.mark.parametrize("scheduler", ["fair", "flex", "uwfq"])
+@pytest.mark.slow
 def test_memory_is_bounded_by_what_is_alive(scheduler: str) -> None:
     """Each client has its own pool and function names, and leaves when its tasks are done."""
     dask = FakeDask({"scheduler": scheduler})

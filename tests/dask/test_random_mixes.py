@@ -22,6 +22,7 @@ MAX_SECONDS = 400
 """How long one mix may take on a busy machine."""
 
 
+@pytest.mark.slow
 def test_a_short_random_mix(tmp_path: Path) -> None:
     """Results are right, shares are kept, and nothing is left behind."""
     mix = run_mix(1, 2.0, tmp_path)

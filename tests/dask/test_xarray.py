@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy
+import pytest
 import xarray
 
 from gated_cluster import Cluster
 
 
+@pytest.mark.slow
 def test_xarray_computes_what_it_does_without_the_gate(cluster: Cluster) -> None:
     """Means of a chunked array over one of its dimensions."""
     table = xarray.DataArray(numpy.arange(240.0).reshape(40, 6), dims=("time", "place"))

@@ -45,6 +45,7 @@ def test_the_best_order_is_the_best_of_all(seed: int) -> None:
 
 @needs_numba
 @pytest.mark.parametrize("seed", range(examples(2, slow=5)))
+@pytest.mark.slow
 def test_machine_code_finds_the_same_order(seed: int) -> None:
     """30 random instances each of up to 8 jobs: the same order as in Python, job for job."""
     from experiments.flex.best_order_compiled import search_compiled

@@ -154,6 +154,7 @@ def test_the_same_numbers_give_the_same_experiment() -> None:
     assert experiment(setting, 0, 1) != one
 
 
+@pytest.mark.slow
 def test_separate_copying_frees_the_reduce_slots_that_a_large_job_hoards() -> None:
     """The largest job arrives first and takes all reduce slots, unless copying is separate."""
     jobs = replace(SMALL, spread=4, gap=0.5, largest_first=True)

@@ -97,6 +97,7 @@ def test_the_runtime_reaches_what_the_analysis_promises(skips: int) -> None:
     assert mean <= locality_of_job(TASKS, skips + 2, NODES, REPLICAS) + STANDARD_ERRORS * error
 
 
+@pytest.mark.slow
 def test_without_a_wait_the_runtime_is_as_local_as_its_offers() -> None:
     """Waits of 0 skips: each launch takes the first offer, local with probability p."""
     seen = _localities_of_jobs(

@@ -151,6 +151,7 @@ TINY = replace(
 )
 
 
+@pytest.mark.slow
 def test_a_figure_is_reproduced_as_a_table_and_pictures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

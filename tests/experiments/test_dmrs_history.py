@@ -130,6 +130,7 @@ def reproduction(pytestconfig: pytest.Config) -> Reproduction:
     return Reproduction(DMRS_HISTORY, 1, 0, 0.0, tuple(DMRS_HISTORY.rows([rounds])))
 
 
+@pytest.mark.slow
 def test_live_runs_use_the_estimates_of_their_histories(reproduction: Reproduction) -> None:
     """One estimate is ten times too long, another ten times too short."""
     first = {

@@ -108,6 +108,7 @@ def test_values_are_those_of_plans() -> None:
 
 
 @pytest.mark.parametrize("metrics", [MINISUM, MINIMAX], ids=["sums", "maxima"])
+@pytest.mark.slow
 def test_no_scheme_is_below_the_bound_and_flowflex_is_never_worse_than_the_paper(
     metrics: tuple[experimenting.Metric, ...], pytestconfig: pytest.Config
 ) -> None:

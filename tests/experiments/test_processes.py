@@ -92,6 +92,7 @@ class Joined:
         return rows
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_in_any_number_of_processes(
     monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:

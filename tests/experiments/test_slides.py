@@ -140,6 +140,7 @@ def test_the_cluster_is_that_of_the_slides() -> None:
     assert {racks.count(rack) for rack in racks} == {25}
 
 
+@pytest.mark.slow
 def test_locality_grows_with_the_job_as_the_analysis_says(
     shorter: float, pytestconfig: pytest.Config
 ) -> None:
@@ -161,6 +162,7 @@ def test_locality_grows_with_the_job_as_the_analysis_says(
             assert all(rows[a, scheme].node < rows[b, scheme].node for a, b in pairwise(sizes))
 
 
+@pytest.mark.slow
 def test_slots_are_sticky_unless_jobs_wait(pytestconfig: pytest.Config) -> None:
     """The more jobs share the cluster, the fewer maps are local, unless jobs wait.
 

@@ -36,7 +36,7 @@ def other_versions() -> str:
 pytestmark = pytest.mark.skipif(bool(other_versions()), reason=other_versions())
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("kind", "name", "case"),
     [pytest.param(*one, id=f"{one[0]}-{one[1]}") for one in golden.all_cases()],

@@ -56,6 +56,7 @@ ANEW: dict[str, tuple[Callable[[], Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", ANEW)
+@pytest.mark.sampled(3)
 def test_what_a_function_uses_is_made_anew(name: str) -> None:
     """In its globals, the variables of functions around it, and its default values."""
     make, code, expected = ANEW[name]

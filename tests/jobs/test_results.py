@@ -23,8 +23,8 @@ def shown(path: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.slow
 def test_a_script_shows_what_it_shows_with_a_process_pool(path: str) -> None:
     """Classes, functions and exceptions are its own, unchanged; a job fails as a whole."""
     expected = shown("pool")

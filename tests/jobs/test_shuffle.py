@@ -121,8 +121,8 @@ def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", ["wordcount", "sort", "inverted-index"])
+@pytest.mark.slow
 def test_memory_is_bounded(text_folder: Path, program: str) -> None:
     """Data that would take several times the bound stay within it, by the process's peak."""
     bound = examples(12, slow=40) << 20

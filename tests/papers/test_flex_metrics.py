@@ -44,6 +44,7 @@ def name_of(metric: Metric) -> str:
 
 
 @pytest.mark.parametrize("metric", MINIMAX, ids=name_of)
+@pytest.mark.sampled(4)
 def test_the_maximum_cost_is_optimal(metric: Metric, with_min_shares: bool, count: int) -> None:
     """Every minimax metric is solved exactly, also with min shares, and equals the bound."""
     row = measured(metric, with_min_shares, count)
@@ -53,6 +54,7 @@ def test_the_maximum_cost_is_optimal(metric: Metric, with_min_shares: bool, coun
 
 
 @pytest.mark.parametrize("metric", MINISUM, ids=name_of)
+@pytest.mark.sampled(4)
 def test_the_sum_of_costs_is_near_the_optimum(
     metric: Metric, with_min_shares: bool, count: int
 ) -> None:

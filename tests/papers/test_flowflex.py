@@ -56,7 +56,7 @@ def plan_of(case: Flows, name: str, objective: Objective) -> Plan:
     return found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @any_objective
 def test_flowflex_is_never_worse_than_the_method_of_the_paper(
     objective: Objective, experiments: list[Flows]

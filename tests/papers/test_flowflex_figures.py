@@ -39,7 +39,7 @@ def average(outcomes: Sequence[dict[str, FlowOutcome]], metric: str, scheme: str
     return fmean(outcome[metric].ratio(scheme, added) for outcome in outcomes)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("metric", [m.name for m in MINISUM + MINIMAX])
 def test_flowflex_is_better_than_fair_and_fifo_by_every_metric(
     outcomes: Sequence[dict[str, FlowOutcome]], metric: str
@@ -53,6 +53,7 @@ def test_flowflex_is_better_than_fair_and_fifo_by_every_metric(
 
 
 @pytest.mark.parametrize("metric", [m.name for m in MINIMAX])
+@pytest.mark.slow
 def test_maxima_are_within_126_percent_of_the_bound_on_average(
     outcomes: Sequence[dict[str, FlowOutcome]], metric: str
 ) -> None:

@@ -54,7 +54,7 @@ TWO = (Pool("one"), Pool("two", weight=2.0))
 GUARANTEED = (Pool("one", slots_min={"task": 2}), Pool("two"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pools", [ONE, TWO, GUARANTEED], ids=["one", "two", "guaranteed"])
 @pytest.mark.parametrize(("scheduler", "most"), [("fifo", 0.0), ("flex", 0.02), ("fair", 0.02)])
 def test_adjusted_slots_are_close_to_those_of_all_claims(
@@ -92,6 +92,7 @@ def test_few_phases_are_always_allocated_as_a_whole() -> None:
         assert not [d for turn in log.turns for d in turn.decisions if isinstance(d, Adjust)]
 
 
+@pytest.mark.slow
 def test_allocations_of_all_phases_become_rare() -> None:
     """With n ready phases, most changes name a few phases, whatever n is."""
     jobs = [
@@ -161,6 +162,7 @@ def test_the_next_jobs_of_a_long_queue_keep_the_slots_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["fifo", "flex", "fair"])
+@pytest.mark.sampled(3)
 def test_a_log_with_adjustments_replays(scheduler: str, tmp_path: Path) -> None:
     """From the file, decision for decision; and the allocated slots are those of the state."""
     path = tmp_path / "run.log"

@@ -263,6 +263,7 @@ def test_no_limit_is_exceeded_and_nothing_usable_is_left(problem: Claims) -> Non
 
 
 @pytest.mark.parametrize("part", [0.2, 1.0, 9.0])
+@pytest.mark.sampled(3)
 def test_nothing_is_left_among_many_claims(part: float) -> None:
     """Of 3,000 claims in 20 pools, with too little memory, just enough, and plenty."""
     members = [(j % 20, 0, 1.0 + j % 7) for j in range(3000)]

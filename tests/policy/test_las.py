@@ -135,6 +135,7 @@ def test_a_plan_is_the_fluid_limit(batch: list[FluidJob]) -> None:
 
 @settings(max_examples=examples(5, slow=200))
 @given(st.data())
+@pytest.mark.slow
 def test_a_run_with_small_tasks_follows_the_fluid_limit(
     simulated: Simulate, data: st.DataObject
 ) -> None:
@@ -165,6 +166,7 @@ def responses(simulated: Simulate, sizes: list[int], name: str) -> float:
     return MetricsCollector.of_log(watch.log).outcome().metrics["response_mean"]
 
 
+@pytest.mark.slow
 def test_with_heavy_tails_the_mean_response_is_below_that_of_fair(simulated: Simulate) -> None:
     """Sizes by Pareto's law with exponent 1.1: LAS before FAIR before FIFO, on average."""
     found: dict[str, list[float]] = {"las": [], "fair": [], "fifo": []}

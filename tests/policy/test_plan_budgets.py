@@ -81,8 +81,8 @@ def test_a_plan_of_few_phases_does_not_wait_for_numba() -> None:
     assert phases * planning.flow_budget(phases).steps < COMPILED_FROM
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("penalty", ["response", "tardiness", "sla"])
+@pytest.mark.slow
 def test_the_same_steps_give_the_same_plan_without_machine_code(
     penalty: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +132,7 @@ def test_a_spent_budget_shows_in_the_result() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("penalty", ["response", "tardiness"])
+@pytest.mark.sampled(4)
 def test_a_sum_of_few_jobs_is_not_above_any_order_or_says_that_more_steps_could_help(
     penalty: str, seed: int
 ) -> None:

@@ -69,6 +69,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     workload=workloads(), scheduler=st.sampled_from(["fifo", "fair", "flex", "flowflex", "las"])
 )
 @settings(max_examples=examples(40, slow=2000), deadline=None)
+@pytest.mark.slow
 def test_hosts_can_run_what_a_plan_puts_on_their_slots(
     scheduler: str, workload: Workload
 ) -> None:

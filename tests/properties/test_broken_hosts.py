@@ -52,6 +52,7 @@ def fault(launch: Launch) -> Fault | None:
 @pytest.mark.parametrize("assigner", ["greedy", "delay"])
 @given(clusters(), jobs())
 @settings(max_examples=examples(10, slow=500), deadline=None)
+@pytest.mark.sampled(3)
 def test_jobs_are_done_beside_a_broken_host(
     simulated: Callable[..., Any], assigner: str, name: str, cluster: Cluster, jobs: list[Job]
 ) -> None:

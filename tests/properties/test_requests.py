@@ -33,7 +33,7 @@ from slotwise.policy.assignment import wide
 from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
 
-EXAMPLES = examples(40, slow=2000)
+EXAMPLES = examples(15, slow=2000)
 
 
 @st.composite
@@ -157,6 +157,7 @@ def test_no_host_is_exceeded_and_nothing_waits_forever(
 
 @given(cases())
 @settings(max_examples=EXAMPLES // 2)
+@pytest.mark.slow
 def test_decisions_do_not_depend_on_how_many_requests_differ(
     simulated: Callable[..., Any], case: Case
 ) -> None:

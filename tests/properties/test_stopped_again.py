@@ -102,7 +102,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases())
-@settings(max_examples=examples(60, slow=3000))
+@settings(max_examples=examples(20, slow=3000))
 def test_no_task_is_stopped_for_ever(case: Case) -> None:
     """All jobs end, and each stopped attempt is twice as long as those before it."""
     watch = Watch()

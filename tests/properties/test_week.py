@@ -107,6 +107,7 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.parametrize("name", ["fifo", "fair", "flex", "las", "uwfq"])
+@pytest.mark.sampled(3)
 def test_a_week_leaves_no_more_than_a_day(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the night after each day all jobs are over, and as much is kept as after the first."""
     for module, table in (

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import socket
 import stat
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +18,11 @@ import pytest
 
 from service.accounts import ANN, BOB, AccountServer, folder_of, missing, serving
 from slotwise.core.errors import InputError
+from slotwise.jobs.accounts import Account
 from slotwise.service.access import User
+from slotwise.service.forker import LoopWaits, TimedStream
 from slotwise.service.settings import Settings
+from slotwise.service.wire import frames
 from waiting import until
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -52,7 +58,8 @@ def test_a_command_runs_as_the_account_of_its_user(server: AccountServer) -> Non
     """With its groups only, no capabilities, and its own name whatever the client sends."""
     command = (
         "id -u; id -G; echo $HOME $USER $LOGNAME $OWN; env | grep SECRET;"
-        " grep -E 'Cap(Prm|Eff)' /proc/self/status; echo to a name > /dev/stderr; pwd"
+        " grep -E 'Cap(Prm|Eff)' /proc/self/status; echo to a name > /dev/stderr; pwd;"
+        " ls /proc/$PPID/fd 2> /dev/null || echo closed"
     )
     with folder_of(ANN) as folder:
         lines = run(server, "ann", command, folder).splitlines()
@@ -60,19 +67,26 @@ def test_a_command_runs_as_the_account_of_its_user(server: AccountServer) -> Non
         assert (int(lines[0]), sorted(map(int, lines[1].split()))) == (uid, groups)
         assert lines[2] == f"{pwd.getpwnam(ANN).pw_dir} {ANN} {ANN} 1"
         assert [line.split()[1] for line in lines[3:5]] == ["0" * 16] * 2
-        assert lines[5:] == [str(folder), "to a name"]
+        assert lines[5:] == [str(folder), "closed", "to a name"]
 
 
 def test_calls_of_two_users_never_share_a_process(server: AccountServer) -> None:
     """Each call of one user is in a process of the account, which serves no other one."""
 
     def who(number: int) -> Any:
+        import ctypes
         import multiprocessing
         import os
 
+        from slotwise.backends.local.worker import KEYCTL
+
         secret = os.environ.get("SECRET_OF_ROOT")
-        key = bytes(multiprocessing.current_process().authkey)
-        return os.getpid(), os.getresuid(), sorted(os.getgroups()), os.getcwd(), secret, key
+        number = KEYCTL.get(os.uname().machine, -1)
+        keys = (
+            bytes(multiprocessing.current_process().authkey),
+            ctypes.CDLL(None).syscall(number, 0, -3, 0),  # The session keyring.
+        )
+        return os.getpid(), os.getresuid(), sorted(os.getgroups()), os.getcwd(), secret, keys
 
     with server.client() as client:
         pools = {user: client.executor(user=user) for user in ("ann", "bob")}
@@ -89,7 +103,9 @@ def test_calls_of_two_users_never_share_a_process(server: AccountServer) -> None
     first, again, third = (one[0] for one in found["ann"])
     assert again == third != first  # The process stays while no other user needs its slot.
     assert not {one[0] for one in found["ann"]} & {one[0] for one in found["bob"]}
-    assert found["ann"][0][5] != found["bob"][0][5]
+    (key, ring), (other_key, other_ring) = (found[user][0][5] for user in ("ann", "bob"))
+    assert key != other_key
+    assert ring != other_ring or ring == -1
 
 
 PROGRAM = """
@@ -249,8 +265,9 @@ hosting.HostedJob._output_files = lambda self, *a: hosting.Answer(["{place}", "{
 @pytest.mark.parametrize(
     "claim",
     [
-        '{"job": {**answer.value["job"], "id": "1"}}',
+        '{"job": {**answer.value["job"], "id": "another"}}',
         '{"job": {**answer.value["job"], "user": "bob"}}',
+        '{"job": {**answer.value["job"], "pool": "other"}}',
         '{"done_before": {"map": [10**9]}}',
         '{"known_as": {}}',
         '{"ending_seconds": float("nan")}',
@@ -322,3 +339,34 @@ def test_a_folder_that_others_can_change_is_refused(change: str, tmp_path: Path)
         Settings(run_as=True).check_run_as(folder)
     with pytest.raises(InputError, match="this machine only"):
         Settings(run_as=True, dask="tcp://x:1").check_run_as(folder)
+
+
+def test_an_answer_that_comes_in_drops_is_late() -> None:
+    """The time is that of the whole answer, so that no process can hold up the loop."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stream, is_over = TimedStream(ours), threading.Event()
+        theirs.send((1000).to_bytes(4, "little"))  # The length of a header.
+
+        def drip() -> None:
+            while not is_over.wait(0.01):
+                theirs.send(b" ")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        stream.until = time.monotonic() + 0.3
+        with pytest.raises(TimeoutError):
+            next(frames(stream))
+        is_over.set()
+        thread.join()
+
+
+def test_the_loop_waits_less_for_an_account_that_has_let_it_wait() -> None:
+    """Others are not concerned."""
+    waits, ann, bob = LoopWaits(), Account.named(ANN), Account.named(BOB)
+    found = []
+    for _ in range(6):
+        found.append(waits.seconds(ann))
+        waits.has_waited(ann, found[-1])
+    assert found == pytest.approx([10, 2.5, 0.625, 0.15625, 0.0390625, 0.02], rel=0.1)
+    assert waits.seconds(bob) == 10

@@ -186,6 +186,7 @@ def test_a_kill_at_the_end_of_a_command(server: RunningServer, tasks: bool) -> N
 
 
 @pytest.mark.parametrize("as_phase", [False, True])
+@pytest.mark.slow
 def test_a_kill_at_the_end_of_a_program(server: RunningServer, as_phase: bool) -> None:
     """It runs again and replaces its own output; that of others is never replaced."""
     words, out = server.folder / "words", server.folder / "out"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import gc, pathlib, time
 from slotwise import Session
@@ -66,6 +68,7 @@ assert session.submit(abs, -1).result(100) == 1
 """
 
 
+@pytest.mark.slow
 def test_a_session_that_nothing_refers_to_ends_when_its_jobs_are_over() -> None:
     """As when a cell of a notebook is run again. Without a collection of garbage."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", REBINDS], check=True)

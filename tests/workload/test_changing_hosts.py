@@ -59,6 +59,7 @@ def changing(changes: str, slots: str = "1", kind: str = "task", split: bool = F
     ],
 )
 @pytest.mark.parametrize("scheduler", ["fifo", "fair", "flex", "dmrs", "flowflex-fast"])
+@pytest.mark.sampled(4)
 def test_a_simulation_uses_the_hosts_that_are_there(
     changes: str, completion: float, scheduler: str
 ) -> None:

@@ -13,6 +13,10 @@ OF_INTERPRETER = ("LD_LIBRARY_PATH", "PYTHON")
 """How the names of the variables of the server begin that its interpreter needs elsewhere."""
 
 
+SET_DUMPABLE = 4
+"""The prctl operation that says whether others can read the memory of a process."""
+
+
 class Account(NamedTuple):
     """An account, with what its processes get. It is never root."""
 
@@ -54,10 +58,17 @@ class Account(NamedTuple):
         return cls(name, uid, gid, tuple(groups), home, shell)
 
     def become(self) -> None:
-        """Make this process, of root, one of the account, with no way back. OSError if not."""
+        """Make this process, of root, one of the account, with no way back. OSError if not.
+
+        No other process of the account can read its memory or take its files, unless it
+        starts another program.
+        """
+        import ctypes
+
         os.setgroups(self.groups)
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)
+        ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)  # Some systems do not do it.
 
     def variables(self, given: Mapping[str, str]) -> dict[str, str]:
         """The environment of its processes: usual variables, what is given, and who it is."""

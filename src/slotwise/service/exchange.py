@@ -110,7 +110,7 @@ class Exchange:
             self.status = message["status"]
             self._begins()
             message = with_security(message)
-        elif not self._is_valid():
+        elif message.get("more_body") and not self._is_valid():
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             raise self._refused(401, "unauthorized", "the login has ended")
         await self._send(message)

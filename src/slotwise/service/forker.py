@@ -12,11 +12,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from io import BufferedReader
-from math import inf
+from math import exp2, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +32,14 @@ from slotwise.service.wire import PART_BYTES_MAX, frame, frames
 ANSWER_SECONDS = 60.0
 """How long planning, and any other answer of the process of a job but a commit, may take."""
 
-LOOP_SECONDS = 10.0
+LOOP_SECONDS, LOOP_SECONDS_MIN = 10.0, 0.02
 """How long the loop waits for the process of an account: the jobs of others wait, too."""
+
+END_SECONDS_MAX = 0.1
+"""How long the process of an account may take to exit by itself."""
+
+READ_BYTES = 1 << 20
+"""The most bytes of an answer that are received in one call."""
 
 FORK_SECONDS = 60.0
 """How long the process that forks the others may take to start, or to answer."""
@@ -86,7 +92,7 @@ class HostingProcess:
         It runs as the `account`, if there is one, and may then enter the folder `kept` of root.
         """
         self.job, self.limit, self._lost = job, limit, ""
-        self.account = account
+        self.account, self.is_in_loop = account, False
         self._lock, self._log = threading.Lock(), log
         with ExitStack() as theirs:
             ours, channel = socket.socketpair()
@@ -103,24 +109,33 @@ class HostingProcess:
                 os.close(own_end)
                 why = f"job {job!r}: its process cannot start: {error}"
                 raise SlotwiseError(why) from error
-        stream, most = ours.makefile("rb"), inf if account is None else PART_BYTES_MAX
-        self._channel, self._answers = ours, frames(stream, most)
-        self._close = weakref.finalize(self, _close, stream, ours, own_end)
+        most = inf if account is None else PART_BYTES_MAX
+        self._channel, self._stream = ours, TimedStream(ours)
+        self._answers = frames(self._stream, most)
+        self._close = weakref.finalize(self, _close, ours, own_end)
 
     def ask(
         self, name: str, *stated: object, parts: Sequence[bytes] = (), limit: float = 0
     ) -> Answer:
         """The answer to a question. Raises what the process raises.
 
-        It may take `limit` seconds, by default the usual limit. While a thread waits for an
-        answer, others get a LostHostingError.
+        It may take `limit` seconds, by default the usual limit; that is less for an account if
+        it `is_in_loop`. While a thread waits for an answer, others get a LostHostingError.
         """
         if not self._lock.acquire(blocking=False):
             raise LostHostingError(f"the process of job {self.job!r} is busy")
         try:
             if self._lost:
                 raise LostHostingError(self._lost)
-            return self._asked(name, stated, parts, limit or self.limit)
+            if limit or self.account is None or not self.is_in_loop:
+                return self._asked(name, stated, parts, limit or self.limit)
+            began, limit = time.monotonic(), LOOP_WAITS.seconds(self.account)
+            try:
+                return self._asked(name, stated, parts, limit)
+            except LostHostingError:
+                if time.monotonic() - began >= limit:
+                    LOOP_WAITS.has_waited(self.account, limit)
+                raise
         finally:
             self._lock.release()
 
@@ -131,6 +146,8 @@ class HostingProcess:
         """
         self._lost = self._lost or f"job {self.job!r} is closed"
         code: int | None = None
+        if self.account is not None:  # Meanwhile no process of another user can be forked.
+            seconds = min(seconds, END_SECONDS_MAX)
         if self._close.alive:
             with suppress(SlotwiseError):
                 code = FORKER.ask({"wait": self.pid, "seconds": seconds})
@@ -141,6 +158,7 @@ class HostingProcess:
         why = ""
         try:
             self._channel.settimeout(None if limit == inf else limit)
+            self._stream.until = time.monotonic() + limit
             self._channel.sendall(frame({"do": name}, (dumped(stated).encode(), *parts)))
             header, (body, *found) = next(self._answers)
             value = json.loads(body)
@@ -165,11 +183,49 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _close(stream: BufferedReader, channel: socket.socket, lifeline: int) -> None:
+def _close(channel: socket.socket, lifeline: int) -> None:
     """Close the channel of a process; at the end of its lifeline the kernel kills its group."""
-    stream.close()
     channel.close()
     os.close(lifeline)
+
+
+class TimedStream:
+    """Reads a channel `until` an instant, however slowly bytes come. Raises TimeoutError."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel, self.until = channel, inf
+
+    def read(self, size: int, /) -> bytes:
+        """Some of the bytes, at most `size`; none at the end."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._channel.settimeout(None if left == inf else left)
+        return self._channel.recv(min(size, READ_BYTES))
+
+
+class LoopWaits:
+    """How long the loop waits for an answer of processes of an account.
+
+    Each one that does not answer in time divides it for the next ones, and it doubles with each
+    minute: an account cannot hold up the jobs of others for long.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[float, float]] = {}  # The seconds at an instant, by uid.
+
+    def seconds(self, account: Account) -> float:
+        """How long it waits now."""
+        least, since = self._known.get(account.uid, (LOOP_SECONDS, 0.0))
+        minutes = (time.monotonic() - since) / 60.0
+        return min(LOOP_SECONDS, least * exp2(min(minutes, 60.0)))
+
+    def has_waited(self, account: Account, seconds: float) -> None:
+        """Note that it has waited, and got no answer."""
+        self._known[account.uid] = max(LOOP_SECONDS_MIN, seconds / 4.0), time.monotonic()
+
+
+LOOP_WAITS = LoopWaits()
 
 
 class Forker:

@@ -30,13 +30,7 @@ from slotwise.jobs.accounts import Account
 from slotwise.jobs.deferred import DeferredExecution
 from slotwise.jobs.execution import Execution
 from slotwise.jobs.pickling import PickledRunner
-from slotwise.service.forker import (
-    ANSWER_SECONDS,
-    LOOP_SECONDS,
-    Answer,
-    HostingProcess,
-    LostHostingError,
-)
+from slotwise.service.forker import ANSWER_SECONDS, Answer, HostingProcess, LostHostingError
 
 END_SECONDS = 5.0
 """How long the process may take to exit after its job was closed; then it is killed."""
@@ -77,9 +71,7 @@ class HostedExecution(Execution):
             self._take_runner(answer.parts[0])
         except Exception as error:  # User code may have written to the channel.
             raise ValueError(f"the description of a job cannot be read: {error}") from error
-        self._seconds = 0.0  # For what the loop does not wait for; 0: the usual limit.
-        if self.account is not None:
-            self._seconds, process.limit = process.limit, LOOP_SECONDS
+        process.is_in_loop = True
         self._is_open = self._is_closed = False
         self._waited = 0.0
 
@@ -205,7 +197,7 @@ class HostedExecution(Execution):
     def open(self) -> None:
         """Reserve the output. InputError also if the process is lost."""
         try:
-            self.process.ask("open", limit=self._seconds)
+            self.process.ask("open", limit=self.process.limit)
         except LostHostingError as error:
             raise InputError(str(error)) from None
         self._is_open = True
@@ -280,7 +272,7 @@ class HostedExecution(Execution):
         if self._is_closed:
             return
         if succeeded:
-            self._asked("read_results", limit=self._seconds)
+            self._asked("read_results", limit=self.process.limit)
             value, parts = self._asked("close", True, limit=inf)
             self.result = parts[0] if parts else value
             self.process.end(END_SECONDS)

@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 import cloudpickle
 
 from slotwise.backends.executing import sentence
-from slotwise.backends.local.worker import die_with_manager, pickled
+from slotwise.backends.local.worker import die_with_manager, leave_keyring, pickled
 from slotwise.core.codec import decode_cluster, dumped, encode_job
 from slotwise.core.errors import InputChanged, InputError, SlotwiseError
 from slotwise.core.history import read_history
@@ -103,6 +103,7 @@ def _begin(passed: Sequence[int], account: Account | None, kept: str) -> NoRetur
         folder = os.open(kept, os.O_PATH | os.O_DIRECTORY) if kept else -1
         if account is not None:
             account.become()
+            leave_keyring()
         main(channel, lifeline, folder)
     finally:
         os._exit(1)

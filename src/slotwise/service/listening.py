@@ -60,7 +60,7 @@ class NetworkProtocol(H11Protocol):
             self._late = None
 
     def pause_writing(self) -> None:
-        """Wait for the client to read, but not for ever."""
+        """Wait for the client to read, at most for UNREAD_SECONDS."""
         super().pause_writing()
         self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
 
@@ -143,6 +143,11 @@ class NetworkListener:
         """The beginning of its URLs."""
         return self._network.url(self.port)
 
+    @property
+    def count(self) -> int:
+        """The connections that are open."""
+        return self._open.total()
+
     def start(self) -> None:
         """Accept connections from now on."""
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
@@ -170,8 +175,7 @@ class NetworkListener:
                 await asyncio.sleep(0.1)
                 continue
             address = group_of(str(place[0]))
-            count = self._open.total()
-            if count >= self._most or self._open[address] >= max(1, self._most // 2):
+            if self.count >= self._most or self._open[address] >= max(1, self._most // 2):
                 connection.close()
                 continue
             self._open[address] += 1
@@ -197,7 +201,7 @@ class NetworkListener:
             )
             is_begun = True
         except (OSError, ssl.SSLError):
-            pass  # It was no client of TLS, or was too slow.
+            pass  # It did not speak TLS, or was too slow.
         finally:
             if not is_begun:
                 connection.close()

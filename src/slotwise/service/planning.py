@@ -244,7 +244,11 @@ class Planner:
             )
 
         if one.kind in ("program", "object"):
-            return hosted(outputs=outputs(), path=[folder])
+            planned = hosted(outputs=outputs(), path=[folder])
+            if account is not None:
+                usual = planned.job.pool if spec.pickle else "default"
+                _check_claims(planned, entry.get("pool", usual), user)
+            return planned
         plain = entry
         if account is not None:  # This process opens no path that a user has named.
             plain = {key: value for key, value in entry.items() if key not in OF_FILES}
@@ -289,6 +293,20 @@ class Planner:
 
     def _words(self, words: Mapping[int, str]) -> dict[int, ResultOf]:
         return {number: ResultOf(partial(self.result, job)) for number, job in words.items()}
+
+
+def _check_claims(
+    planned: HostedExecution | DeferredHosted, pool: str, user: str | None
+) -> None:
+    """InputError for a job that code of its user has made one of another user or pool."""
+    job = planned.job
+    if job.user in (None, user) and job.pool == pool:
+        return
+    planned.close(succeeded=False)
+    raise InputError(
+        f"job {job.id!r} is of user {job.user!r} in pool {job.pool!r} when it is planned, and"
+        f" was submitted as one of {user!r} in {pool!r}; its code must not change that"
+    )
 
 
 def _entry(one: Submitted, id: str, before: Mapping[str, str]) -> dict[str, Any]:

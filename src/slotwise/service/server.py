@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
@@ -48,7 +47,7 @@ from slotwise.service.schema import StoreError
 from slotwise.service.settings import environment_of
 from slotwise.service.store import SORTS
 from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
-from slotwise.service.telemetry import RequestCounter, telemetry_routes
+from slotwise.service.telemetry import telemetry_routes
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -157,9 +156,7 @@ class ServiceApp:
             *more,
             *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
         ]
-        return Starlette(
-            routes=routes, middleware=[Middleware(RequestCounter, self._engine.counts)]
-        )
+        return Starlette(routes=routes)
 
     def _route(
         self, handler: Callable[[ServiceApp, Request], Awaitable[Response]]

@@ -37,6 +37,7 @@ from slotwise.service.retention import end_left_over, prune
 from slotwise.service.server import ServiceApp
 from slotwise.service.settings import Network, Settings
 from slotwise.service.store import Store
+from slotwise.service.telemetry import RequestCounter
 from slotwise.service.token_routes import TokenRoutes
 from slotwise.service.tokens import Tokens
 from slotwise.service.wire import SOCKET_BYTES_MAX
@@ -138,7 +139,7 @@ class Process:
         listening = _listening(self._path)
         http = uvicorn.Server(
             uvicorn.Config(
-                self._guard.from_own,
+                RequestCounter(self._guard.from_own, self._engine.counts),
                 interface="asgi3",
                 http=OwnProtocol,
                 proxy_headers=False,
@@ -177,7 +178,8 @@ class Process:
         if network is None:
             return
         most = connections_max() // 2  # The own account has the others.
-        self._network = NetworkListener(network, self._guard, state, most)
+        counted = RequestCounter(self._guard, self._engine.counts)
+        self._network = NetworkListener(network, counted, state, most)
         self._guard.rules = self._rules(network)
         self._network.start()
 
@@ -268,8 +270,8 @@ class Process:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a message is about more than a client: one that sends what is no HTTP, or that
-    still reads when the server stops."""
+    """Whether a message is about more than a client that sends anything but HTTP, or that still
+    reads when the server stops."""
     error = record.exc_info[0] if record.exc_info else None
     return error is not asyncio.CancelledError and record.levelno >= logging.ERROR
 

@@ -47,7 +47,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, NoReturn
 
-from slotwise.backends.local.worker import reset_signals
+from slotwise.backends.local.worker import leave_keyring, reset_signals
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.command_process import adopting, send, start
 
@@ -172,6 +172,7 @@ class Supervisor:
         account = Account.of(request["account"])
         if account is not None and account != self._account:
             account.become()  # Raises if it has another account already.
+            leave_keyring()
             self._account = account
         record = {"pid": self._pid, "start": self._start, "begun": time.time()}
         record |= {name: request[name] for name in NAMED}

@@ -443,6 +443,7 @@ def test_a_dataflow_on_a_cluster(client: Client, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "part-n-00000").read_text() == "19800\n"
 
 
+@pytest.mark.slow
 def test_a_dataflow_on_a_cluster_with_tls(tmp_path: Path) -> None:
     """A cluster that demands encryption gives its certificates to the ends of TCP channels."""
     (tmp_path / "certificate").mkdir()

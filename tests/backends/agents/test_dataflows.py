@@ -165,6 +165,7 @@ def test_files_are_fetched_from_the_hosts_that_wrote_them(way: str, scene: Scene
     assert not scene.of(TaskFailed)
 
 
+@pytest.mark.slow
 def test_copies_of_files_are_removed_once_they_are_read(scene: Scene, tmp_path: Path) -> None:
     """They are on disk twice no longer than needed."""
     ended: list[int] = []
@@ -181,6 +182,7 @@ def test_copies_of_files_are_removed_once_they_are_read(scene: Scene, tmp_path: 
     assert sorted(ended) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_group_that_fails_leaves_no_files(scene: Scene, tmp_path: Path) -> None:
     """Its host removes them at once, not only when the job is over."""
     (tmp_path / "marker").touch()
@@ -266,7 +268,7 @@ def gang(marker: Path) -> slotwise.Dataflow:
     return flow
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_gang_whose_group_is_killed_meets_again(
     tmp_path: Path, tls: Mapping[str, str] | None
 ) -> None:
@@ -279,7 +281,7 @@ def test_a_gang_whose_group_is_killed_meets_again(
     check(derive(flow.graph()), scene.output())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 def test_a_gang_whose_host_is_lost_meets_elsewhere(
     tmp_path: Path, tls: Mapping[str, str] | None
 ) -> None:
@@ -350,6 +352,7 @@ def test_nothing_is_left_while_agents_go_on(scene: Scene, tmp_path: Path) -> Non
     assert seen
 
 
+@pytest.mark.slow
 def test_files_are_fetched_by_tls(tmp_path: Path) -> None:
     """With the certificates of the cluster."""
     flow = files(broadcast=True)

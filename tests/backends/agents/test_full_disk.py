@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from agent_processes import Loopback
 from backends.agents.test_programs import CLUSTER, loopback, text
 from backends.local.calling import TIMEOUT
@@ -30,6 +32,7 @@ def limit_files(agent: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (100, 100))
 
 
+@pytest.mark.slow
 def test_a_job_fails_clearly_when_disks_are_full(
     tmp_path: Path, loopback: Loopback, text: Counter[str]
 ) -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from agent_processes import TOKEN, Loopback, files_named
 from backends.local.calling import await_end
 from slotwise.core.cluster import Cluster, Host
@@ -39,6 +41,7 @@ with agents as workers:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_manager_leaves_nothing_on_hosts(tmp_path: Path) -> None:
     """By -9; the agents then wait for another manager, for a limited time."""
     source = Loopback(CLUSTER, tmp_path / "hosts")

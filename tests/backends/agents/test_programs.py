@@ -130,6 +130,7 @@ class Six(Loopback):
         return "::1"
 
 
+@pytest.mark.slow
 def test_hosts_may_have_addresses_of_ipv6(tmp_path: Path, text: Counter[str]) -> None:
     """The manager connects to them, and reduces fetch from them."""
     try:
@@ -165,6 +166,7 @@ def test_the_output_of_a_lost_host_is_made_again(
     assert done[0] in lost
 
 
+@pytest.mark.slow
 def test_files_that_disappear_are_made_again(
     tmp_path: Path, loopback: Loopback, text: Counter[str]
 ) -> None:
@@ -243,6 +245,7 @@ def test_a_shared_work_folder_needs_no_fetching(
     assert os.listdir(tmp_path / "shared") == []
 
 
+@pytest.mark.slow
 def test_nothing_is_left_while_agents_go_on(
     tmp_path: Path, loopback: Loopback, text: Counter[str]
 ) -> None:
@@ -289,6 +292,7 @@ def test_reduces_that_copy_first(
     assert not files_named(tmp_path / "hosts", "fetched-0")
 
 
+@pytest.mark.slow
 def test_a_host_that_comes_again_during_a_commit_joins_afterwards(
     tmp_path: Path, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +333,7 @@ def test_a_host_that_comes_again_during_a_commit_joins_afterwards(
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
+@pytest.mark.slow
 def test_large_results_travel_between_hosts(loopback: Loopback) -> None:
     """A result of one host is the argument of a call on another one."""
     import numpy as np

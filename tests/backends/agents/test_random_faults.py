@@ -165,6 +165,7 @@ def play(
     return trouble.done
 
 
+@pytest.mark.slow
 def test_outputs_are_right_whatever_happens_to_hosts(
     tmp_path: Path, loopback: Loopback, watched: Callable
 ) -> None:

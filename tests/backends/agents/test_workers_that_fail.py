@@ -33,6 +33,7 @@ def lines(capsys: pytest.CaptureFixture[str], told: list[str]) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 def test_that_no_host_is_left_is_told_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_cluster_without_slotwise_is_refused(tmp_path: Path) -> None:
             Session(dask=cluster.address)
 
 
+@pytest.mark.slow
 def test_a_frozen_worker_does_not_delay_a_session(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_cluster_of_frozen_workers_is_refused(
         Session(dask=cluster.address)
 
 
+@pytest.mark.slow
 def test_jobs_fail_when_their_hosts_end_with_the_scheduler(tmp_path: Path) -> None:
     """The workers of Dask end with it; no others can join."""
     with (
@@ -179,6 +182,7 @@ def test_failures_name_their_host(tmp_path: Path) -> None:
     assert summary(error) == "ModuleNotFoundError: No module named 'no_such_module'"
 
 
+@pytest.mark.slow
 def test_a_worker_that_answers_as_the_session_ends_loses_its_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +202,7 @@ def agent_folders(folder: Path) -> list[Path]:
     return list(folder.rglob("slotwise-*"))
 
 
+@pytest.mark.slow
 def test_a_session_ends_although_the_scheduler_is_frozen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +240,7 @@ def test_a_client_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
             Session(dask=cluster)
 
 
+@pytest.mark.slow
 def test_a_run_shows_what_was_done_before_all_hosts_were_lost(tmp_path: Path) -> None:
     """Its exit code is that of jobs that failed."""
     (tmp_path / "jobs.yaml").write_text(

@@ -50,6 +50,7 @@ def ends(log: Path, kind: type[TaskFinished] | type[TaskFailed]) -> dict[str, fl
     return {event.phase.job: event.at for event in events if isinstance(event, kind)}
 
 
+@pytest.mark.slow
 def test_the_tutorial_of_workflows_on_agents(
     cluster: DaskProcesses, tmp_path: Path, slotwise: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -60,7 +60,6 @@ def settings() -> dict[str, Any]:
     }
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "variables"),
     [
@@ -71,6 +70,7 @@ def settings() -> dict[str, Any]:
     ],
     ids=lambda given: " ".join(given) or "none",
 )
+@pytest.mark.slow
 def test_workers_have_the_options_of_the_interpreter(
     options: list[str], variables: dict[str, str], tmp_path: Path
 ) -> None:

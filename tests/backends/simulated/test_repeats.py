@@ -114,6 +114,7 @@ def test_a_repeat_needs_a_time() -> None:
 
 @pytest.mark.parametrize("heartbeat", [0.0, 0.7])
 @pytest.mark.parametrize("name", ["fifo", "fair", "flex", "flowflex", "dmrs"])
+@pytest.mark.sampled(3)
 def test_repeated_launches_add_only_their_reports(
     name: str, heartbeat: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_chains_and_arcs_of_arrays_are_those_of_the_stages(seed: int) -> None:
 
 @pytest.mark.skipif(not has_numba(), reason="numba is not installed")
 @pytest.mark.parametrize("seed", range(examples(6, slow=30)))
+@pytest.mark.slow
 def test_machine_code_makes_the_same_schedule(seed: int) -> None:
     """To the last bit, with and without gaps filled."""
     problem, order = problem_of(seed)

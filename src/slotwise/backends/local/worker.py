@@ -64,6 +64,12 @@ OWN = -1
 """Stands for the memory of the worker and its descendants, until a task reports another one."""
 
 
+KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+"""The number of the system call `keyctl`."""
+
+JOIN_SESSION_KEYRING = 1
+"""An operation of it."""
+
 PEAK_SECONDS = 0.002
 """The peak of a task that took less is not measured: that would take a hundredth of this time.
 
@@ -81,6 +87,7 @@ def main(channel: int, lifeline: int, page: int, token: bytes, home: str = "") -
         os.set_inheritable(inherited, False)
     die_with_manager(lifeline)
     if home:
+        leave_keyring()
         with suppress(OSError):
             os.chdir(home)
     word = memoryview(mmap.mmap(page, WORD_BYTES)).cast("d")
@@ -99,6 +106,18 @@ def main(channel: int, lifeline: int, page: int, token: bytes, home: str = "") -
         # A normal exit would wait for threads left by a task, with the channel open.
         sys.stdout.flush()
         os._exit(leaving.code if isinstance(leaving.code, int) else leaving.code is not None)
+
+
+def leave_keyring() -> None:
+    """Give this process a session keyring of its own in the kernel, which is empty.
+
+    Keys of who has started the server, such as tickets, are not for the code of users.
+    """
+    import ctypes
+
+    number = KEYCTL.get(os.uname().machine)
+    if number is not None:  # Where the kernel refuses it, there are no keyrings.
+        ctypes.CDLL(None).syscall(number, JOIN_SESSION_KEYRING, None)
 
 
 def die_with_manager(lifeline: int) -> None:
