@@ -13,7 +13,7 @@ from slotwise.insight.explanation import explanation_lines
 
 if TYPE_CHECKING:
     from slotwise.dask.gate import Gate
-    from slotwise.service.page_source import PageSnapshot, PoolSample, StateReader
+    from slotwise.service.page_source import PageSample, PageSnapshot, StateReader
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class GateSource:
         title = f"the gate of {self._scheduler.address}"
         return {"kind": "gate", "title": title, "can": ["explain", "history"]}
 
-    def sample(self) -> PoolSample:
+    def sample(self) -> PageSample:
         """See `PageSource`."""
         return self._ask(lambda gate, reader: reader.sample())
 

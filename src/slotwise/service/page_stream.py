@@ -20,11 +20,11 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from slotwise.service.page_source import (
-    Attempt,
+    PageSample,
     PageSnapshot,
     PageSource,
-    PoolSample,
     Section,
+    SlotAttempt,
 )
 
 INTERVAL_SECONDS = 1.0
@@ -58,7 +58,7 @@ class Tick:
     number: int
     sections: Mapping[str, Section]
     own: Mapping[str, Section]
-    sample: PoolSample
+    sample: PageSample
     bars: Sequence[Bar] = ()
     _sent: dict[str | None, str] = field(default_factory=dict)
 
@@ -91,8 +91,8 @@ class Lanes:
     """Which task is in which slot: a task keeps its slots, others get the first free ones."""
 
     def __init__(self) -> None:
-        self._of: dict[Attempt, list[str]] = {}
-        self._last: dict[str, Attempt] = {}  # by slot
+        self._of: dict[SlotAttempt, list[str]] = {}
+        self._last: dict[str, SlotAttempt] = {}  # by slot
         self._free: dict[str, list[int]] = {}
         self._next: Counter[str] = Counter()
 
@@ -136,8 +136,8 @@ class PageHub:
         self._source, self._lanes = source, Lanes()
         self._users: Counter[str] = Counter()  # of the open pages
         self._ticks: deque[Tick] = deque(maxlen=TICKS_MAX)
-        self._fine: deque[PoolSample] = deque(maxlen=FINE_MAX)
-        self._coarse: deque[PoolSample] = deque(maxlen=COARSE_MAX)
+        self._fine: deque[PageSample] = deque(maxlen=FINE_MAX)
+        self._coarse: deque[PageSample] = deque(maxlen=COARSE_MAX)
         self._bars: deque[Bar] = deque(maxlen=BARS_MAX)
         self._ticked, self._opened = asyncio.Condition(), asyncio.Event()
         self.is_closed = False
@@ -175,7 +175,7 @@ class PageHub:
             self._ticks.append(tick)
             self._ticked.notify_all()
 
-    def _keep(self, sample: PoolSample) -> None:
+    def _keep(self, sample: PageSample) -> None:
         if not self._coarse or sample.at >= self._coarse[-1].at + SAMPLE_SECONDS:
             self._coarse.append(sample)
 
@@ -250,7 +250,7 @@ def differences(
     return {"set": changed, "removed": removed}
 
 
-def columns(samples: Sequence[PoolSample]) -> dict[str, Any]:
+def columns(samples: Sequence[PageSample]) -> dict[str, Any]:
     """Samples as columns: of pools the used slots and the share, of resources use and all."""
     pools = dict.fromkeys(name for one in samples for name in one.pools)
     kinds = dict.fromkeys(name for one in samples for name in one.resources)
