@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pwd
+import re
 import shutil
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from slotwise.cli.serve import settings_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,6 +64,8 @@ RUN_PAGES = (
 SERVICE_PAGES = (
     "docs/howto/serve.md",
     "docs/howto/use-the-service-from-python.md",
+    "docs/howto/slurm-commands.md",
+    "docs/howto/monitor-the-service.md",
     "docs/howto/operate-the-service.md",
 )
 """Pages that use one server, one after the other: the first starts it, the last stops it."""
@@ -73,6 +79,24 @@ def test_a_page_shows_the_real_output(
 ) -> None:
     """Every file, block of Python and command of the page has the output on the page."""
     assert page_faults(name) == []
+
+
+@pytest.mark.parametrize("name", ["gpu-workstation.md", "jupyterhub.md"])
+def test_the_configurations_of_recipes_are_valid(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server accepts each of them on a machine with their accounts."""
+    account = pwd.getpwuid(0)[3:]
+    monkeypatch.setattr(
+        "pwd.getpwnam", lambda one: pwd.struct_passwd((one, "x", 1000, *account))
+    )
+    text = (ROOT / "docs" / "howto" / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        path = tmp_path / "slotwise.toml"
+        path.write_text(block)
+        assert settings_of(path, {}).pools
 
 
 def test_the_pages_of_the_service_show_the_real_output(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import pytest
 from starlette.responses import JSONResponse
 
 from service.asgi import Answer, asked
+from slotwise.service import exchange
 from slotwise.service.access import Role, User
-from slotwise.service.guard import Guard, GuardRules, Receive, Scope, Send, host_name
+from slotwise.service.exchange import Message, Receive, Scope, Send
+from slotwise.service.guard import Guard, GuardRules, host_name
+from slotwise.service.limits import HANDLED_MAX, OPEN_MAX, WRONG_AT_ONCE, RateLimit
 from slotwise.service.logins import CODE_SECONDS, SESSION_SECONDS, SESSIONS_MAX, Logins
 
 ANN = User("ann", "ann", {"a": Role.MANAGE})
@@ -245,3 +251,196 @@ def test_a_port_is_no_part_of_the_name() -> None:
         "2001:db8::1",
         "",
     ]
+
+
+# Limits, in one event loop.
+
+
+class Open:
+    """A request that is open: its body comes in pieces, and its answer is noted."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        path: str,
+        *pieces: bytes,
+        token: str = "right",
+        every: float = 0.0,
+    ) -> None:
+        self.left, self.answer, self.every = list(pieces), Answer(), every
+        headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())]
+        scope: Scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": headers,
+            "client": ("192.0.2.7", 1),
+            "state": {},
+        }
+        self.ended = asyncio.Event()
+        self.task = asyncio.ensure_future(guard(scope, self.receive, self.send))
+
+    async def receive(self) -> Message:
+        """The next piece; after the last one it waits for the end."""
+        if not self.left:
+            await self.ended.wait()
+            return {"type": "http.disconnect"}
+        await asyncio.sleep(self.every)
+        piece = self.left.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": piece != b""}
+
+    async def send(self, message: Message) -> None:
+        """Note a part of the answer."""
+        self.answer.status = message.get("status", self.answer.status)
+        self.answer.body += message.get("body", b"")
+
+
+class Waiting:
+    """An application that reads bodies, and answers when it may."""
+
+    def __init__(self) -> None:
+        self.may_answer, self.now, self.most = asyncio.Event(), 0, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            while (await receive()).get("more_body"):
+                pass
+            await self.may_answer.wait()
+        except Exception:  # As starlette, which then raises it again.
+            await JSONResponse({"failed": True}, 500)(scope, receive, send)
+            raise
+        finally:
+            self.now -= 1
+        await JSONResponse({})(scope, receive, send)
+
+
+def limited(run: Callable[[Guard, Waiting], Awaitable[None]]) -> None:
+    """Run with a guard that knows the tokens of ann and bob."""
+
+    async def main() -> None:
+        app = Waiting()
+        tokens = {"right": (ANN, "t1"), "other": (User("bob", "bob"), "t2")}
+        rules = GuardRules(port=8443)
+        await run(Guard(app, rules, Logins({}.get), user_of_token=tokens.get), app)
+
+    asyncio.run(main())
+
+
+async def wait_for(condition: Callable[[], object]) -> None:
+    """Let tasks run until a condition holds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it did not happen")
+
+
+def test_a_user_has_so_many_open_requests() -> None:
+    """One more is refused; another user is not, and there is room when one has ended."""
+
+    async def run(guard: Guard, app: Waiting) -> None:
+        opened = [Open(guard, "/v1/jobs/1/wait", b"") for _ in range(OPEN_MAX)]
+        await wait_for(lambda: app.now == OPEN_MAX)
+        refused = Open(guard, "/v1/jobs", b"")
+        await refused.task
+        assert refused.answer.status == 429
+        assert refused.answer.json["error"]["kind"] == "busy"
+        other = Open(guard, "/v1/jobs", b"", token="other")
+        await wait_for(lambda: app.now == OPEN_MAX + 1)
+        app.may_answer.set()
+        await asyncio.gather(other.task, *(one.task for one in opened))
+        again = Open(guard, "/v1/jobs", b"")
+        await again.task
+        assert {one.answer.status for one in (other, again, *opened)} == {200}
+
+    limited(run)
+
+
+def test_requests_of_a_user_are_handled_in_turn() -> None:
+    """So that they do not take all threads; those of others have their own turns."""
+
+    async def run(guard: Guard, app: Waiting) -> None:
+        opened = [Open(guard, "/v1/jobs", b"") for _ in range(3 * HANDLED_MAX)]
+        await wait_for(lambda: app.now == HANDLED_MAX)
+        opened.append(Open(guard, "/v1/jobs", b"", token="other"))
+        await wait_for(lambda: app.now == HANDLED_MAX + 1)
+        app.may_answer.set()
+        await asyncio.gather(*(one.task for one in opened))
+        assert app.most == HANDLED_MAX + 1
+        assert {one.answer.status for one in opened} == {200}
+
+    limited(run)
+
+
+def test_bodies_of_a_user_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the application answers to that; then there is room again."""
+    monkeypatch.setattr(exchange, "BODY_BYTES_MAX", 100)
+
+    async def run(guard: Guard, app: Waiting) -> None:
+        first = Open(guard, "/v1/jobs", b"x" * 60, b"")
+        await wait_for(lambda: not first.left)
+        second = Open(guard, "/v1/jobs", b"x" * 30, b"x" * 30, b"")
+        await second.task
+        assert (second.answer.status, second.answer.json["error"]["kind"]) == (413, "large")
+        other = Open(guard, "/v1/jobs", b"x" * 60, b"", token="other")
+        app.may_answer.set()
+        await asyncio.gather(first.task, other.task)
+        third = Open(guard, "/v1/jobs", b"x" * 100, b"")
+        await third.task
+        assert {one.answer.status for one in (first, other, third)} == {200}
+
+    limited(run)
+
+
+def test_a_body_that_does_not_come_ends_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or one of which too little comes."""
+    monkeypatch.setattr(exchange, "BODY_SECONDS", 0.05)
+
+    async def run(guard: Guard, app: Waiting) -> None:
+        nothing = Open(guard, "/v1/jobs", b"x")
+        await nothing.task
+        assert (nothing.answer.status, nothing.answer.json["error"]["kind"]) == (408, "slow")
+        little = Open(guard, "/v1/jobs", *[b"x"] * 100, every=0.01)
+        await little.task
+        assert little.answer.status == 408
+
+    limited(run)
+
+
+def test_a_content_length_that_is_too_large_is_not_read(door: Door) -> None:
+    """Nor are numbers that only Python takes for one a failure."""
+    headers = {**TOKEN, "content-length": str(1 << 40)}
+    assert door.ask("POST", "/v1/jobs", headers).status == 413
+    assert door.ask("POST", "/v1/jobs", {**TOKEN, "content-length": "\xb2"}).status == 200
+
+
+def test_requests_that_come_too_fast_are_told_to_wait(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one user."""
+    monkeypatch.setattr(door.guard, "_rates", RateLimit(0.001, 3.0))
+    answers = [door.ask("GET", "/v1/jobs", TOKEN) for _ in range(4)]
+    assert [one.status for one in answers] == [200, 200, 200, 429]
+    assert int(answers[-1].headers["retry-after"]) > 100
+    door.tokens["other"] = (User("bob", "bob"), "t2")
+    assert door.ask("GET", "/v1/jobs", {"authorization": "Bearer other"}).status == 200
+
+
+def test_what_is_refused_is_noted_but_not_without_end() -> None:
+    """An address cannot fill the record with wrong tokens."""
+    lines: list[tuple[object, ...]] = []
+
+    def audit(*line: object, **about: object) -> None:
+        lines.append(line)
+
+    guard = Guard(whose, GuardRules(), Logins({}.get), audit=audit)
+    for _ in range(int(WRONG_AT_ONCE) + 20):
+        asked(guard, "GET", "/v1/jobs", {"authorization": "Bearer x"})
+    assert lines[0] == (None, "192.0.2.7", "GET /v1/jobs", "refused")
+    assert int(WRONG_AT_ONCE) <= len(lines) <= int(WRONG_AT_ONCE) + 2
+    asked(guard, "GET", "/", host="evil.example", address="192.0.2.8")
+    assert lines[-1] == (None, "192.0.2.8", "GET /", "forbidden")

@@ -206,7 +206,7 @@ def test_at_most_so_many_tasks_of_an_array_run_at_once() -> None:
     [
         ("echo\n", "does not look like a batch script"),
         ("#!/bin/sh\n#SBATCH --bad\n", "unrecognized option --bad"),
-        ("#!/bin/sh\n#SBATCH word\n", "no option: word"),
+        ("#!/bin/sh\n#SBATCH word\n", "without an option: word"),
         ("#!/bin/sh\n#SBATCH 'open\n", "line 2"),
         ("#!/bin/sh\n" + "#" * (1 << 20), "longer than"),
         ("#!/bin/sh\n#SBATCH --nodes=2\n", "one host"),

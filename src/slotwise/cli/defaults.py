@@ -161,8 +161,8 @@ class ServiceEntry(Entry):
     """The keys under `service`, which only `slotwise serve` takes."""
 
     listen: str | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    certificate: str | None = None
+    key: str | None = None
     plain: bool = False
     hosts: Annotated[list[Name], Listed] = Field(default_factory=list)
     run_as: bool = False

@@ -185,6 +185,10 @@ class Jobs:
         """The jobs that wait until their pools run fewer jobs, the next one first."""
         return self._admission.waiting()
 
+    def awaiting_by_pool(self) -> Counter[str]:
+        """The number of these jobs in each pool. O(pools and users)."""
+        return self._admission.waiting_by_pool()
+
     def limits_reached(self, job: str, pools: PoolTree) -> list[LimitReached]:
         """The limits of running jobs for which a job waits, from the top down."""
         outside = self._outside
@@ -528,6 +532,13 @@ class Admission:
     def waiting(self) -> list[str]:
         """The jobs that await admission, the next one first."""
         return [job.id for *_, job in sorted(chain(*self._waiting.values()))]
+
+    def waiting_by_pool(self) -> Counter[str]:
+        """The number of jobs that await admission, by pool. O(pools and users)."""
+        found = Counter[str]()
+        for (pool, _), places in self._waiting.items():
+            found[pool] += len(places)
+        return found
 
     def reached(self, job: Job, inside: Sequence[Job], pools: PoolTree) -> list[LimitReached]:
         """The limits of a job that are reached, with those of the running jobs that count."""

@@ -251,6 +251,11 @@ class Snapshot:
         return self._jobs.awaiting_admission
 
     @property
+    def awaiting_by_pool(self) -> Mapping[str, int]:
+        """The number of these jobs in each pool. O(pools and users)."""
+        return self._jobs.awaiting_by_pool()
+
+    @property
     def awaiting_jobs(self) -> Mapping[str, Set[str]]:
         """The jobs that wait for other jobs, and for which."""
         return self._jobs.awaiting_jobs

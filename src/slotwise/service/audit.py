@@ -12,7 +12,7 @@ AUDIT_BYTES_MAX = 32 << 20
 """The size after which a file is set aside as NAME.1, in place of an earlier one."""
 
 TEXT_MAX = 300
-"""The most characters of a text in a line."""
+"""The most characters of a string in a line."""
 
 JOBS_MAX = 20
 """The most jobs that a line names; it also has their number."""

@@ -388,6 +388,11 @@ class Engine:
         """Whether a job is in the session."""
         return job in self._live or self.streams.of_job(job) is not None
 
+    def open_jobs(self) -> list[StoredJob]:
+        """The jobs in the session, as they were when they came."""
+        jobs = [record for record, *_ in list(self._live.values())]
+        return [*jobs, *(stream.record for stream in self.streams.all())]
+
     def record_of(self, job: str) -> StoredJob | None:
         """The record of a job of the session, as it was when it entered; or None."""
         if live := self._live.get(job):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +65,39 @@ async def followed(
     follows: bool,
     tail: int,
 ) -> AsyncIterator[bytes]:
+    """The output of a job of a service; see `output_of`."""
+
+    def is_over() -> bool:
+        record = engine.store.job(job)
+        return record is None or record.state in OVER
+
+    with HubListener(engine.hub, [of_job(job)]) as listener:
+        async for piece in output_of(
+            lambda: _files(engine.folder, job),
+            is_over,
+            listener.take,
+            task=task,
+            stream=stream,
+            follows=follows,
+            tail=tail,
+        ):
+            yield piece
+
+
+async def output_of(
+    files: Callable[[], Iterator[tuple[int, AttemptFile]]],
+    is_over: Callable[[], bool],
+    wait: Callable[[float], Awaitable[object]],
+    *,
+    task: int | None = None,
+    stream: str | None = None,
+    follows: bool = False,
+    tail: int = 0,
+) -> AsyncIterator[bytes]:
     """The frames with the output of a job: of all its attempts, in the order of their starts.
 
+    files, is_over  the files of its attempts now, with the run of each; whether it is over
+    wait          waits for a change, at most for some seconds
     task, stream  only those of this task, or of "out" or "err"
     follows       whether to continue until the job is over
     tail          only the last bytes of each file; 0: all
@@ -74,7 +105,7 @@ async def followed(
     known: dict[tuple[int, int], Followed] = {}
 
     def read() -> Iterator[bytes]:
-        for run, file in _files(engine.folder, job):
+        for run, file in files():
             is_wanted = task in (None, file.task) and stream in (None, file.stream)
             if not is_wanted:
                 continue
@@ -89,20 +120,16 @@ async def followed(
         return (piece for one in known.values() for piece in one.frames())
 
     pause = POLL_SECONDS
-    with HubListener(engine.hub, [of_job(job)]) as listener:
-        while True:
-            record = await run_in_threadpool(engine.store.job, job)
-            is_over = (
-                record is None or record.state in OVER
-            )  # Before reading: nothing is missed.
-            pieces = await run_in_threadpool(read)
-            while some := await run_in_threadpool(_some, pieces):
-                pause = POLL_SECONDS
-                yield some
-            if is_over or not follows:
-                return
-            await listener.take(pause)
-            pause = min(POLL_SECONDS_MAX, 1.2 * pause)
+    while True:
+        ends = await run_in_threadpool(is_over)  # Before reading: nothing is missed.
+        pieces = await run_in_threadpool(read)
+        while some := await run_in_threadpool(_some, pieces):
+            pause = POLL_SECONDS
+            yield some
+        if ends or not follows:
+            return
+        await wait(pause)
+        pause = min(POLL_SECONDS_MAX, 1.2 * pause)
 
 
 def _some(pieces: Iterator[bytes]) -> bytes:

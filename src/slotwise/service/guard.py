@@ -139,7 +139,7 @@ class Guard:
         self._rates = RateLimit(REQUESTS_PER_SECOND, REQUESTS_AT_ONCE)
         self._refusals = RateLimit(WRONG_PER_SECOND, WRONG_AT_ONCE)
         self._loads: dict[str, UserLoad] = {}
-        self._routes = {
+        self.routes = {
             ("POST", "/v1/login"): self._login,
             ("GET", "/login"): self._enter,
             ("POST", "/v1/logout"): self._logout,
@@ -155,7 +155,7 @@ class Guard:
         assert self._own is not None
         method, path, status = scope["method"], scope["path"], 200
         scope.setdefault("state", {})["user"] = self._own
-        if path in _OWN_PATHS and (handler := self._routes.get((method, path))):
+        if path in _OWN_PATHS and (handler := self.routes.get((method, path))):
             answer = await handler(scope, receive, Identity(self._own))
             await answer(scope, receive, send)
             return
@@ -200,7 +200,7 @@ class Guard:
         self, scope: Scope, exchange: Exchange, identity: Identity | None
     ) -> Response | None:
         """The answer of the guard itself; None if the application has answered."""
-        handler = self._routes.get((scope["method"], scope["path"]))
+        handler = self.routes.get((scope["method"], scope["path"]))
         if handler is None:
             await self._app(scope, exchange.receive, exchange.send)
             return None

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 
 REQUESTS_PER_SECOND, REQUESTS_AT_ONCE = 200.0, 2_000.0
 """The rate of requests of a user in the long run, and how many may come at once."""
@@ -46,21 +47,14 @@ class RateLimit:
     def wait(self, key: str) -> float:
         """Count an event; the seconds for which it comes too early, and is not counted."""
         now = self._clock()
-        left, at = self._left.get(key, (self._at_once, now))
+        left, at = self._left.pop(key, (self._at_once, now))  # The last ones come last.
         left = min(self._at_once, left + (now - at) * self._per_second)
-        if left < 1.0:
-            return (1.0 - left) / self._per_second
-        if len(self._left) >= KEYS_MAX and key not in self._left:
-            self._forget(now)
-        self._left[key] = left - 1.0, now
-        return 0.0
-
-    def _forget(self, now: float) -> None:
-        """Forget keys that may do all again; if there is none, the one that was first."""
-        full = self._at_once / self._per_second
-        old = [key for key, (_, at) in self._left.items() if now - at > full]
-        for key in old or [next(iter(self._left))]:
-            del self._left[key]
+        if len(self._left) >= KEYS_MAX:
+            for old in list(islice(self._left, KEYS_MAX // 2)):
+                del self._left[old]
+        is_early = left < 1.0
+        self._left[key] = left if is_early else left - 1.0, now
+        return (1.0 - left) / self._per_second if is_early else 0.0
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from slotwise.core.errors import InputError
 from slotwise.service.limits import group_of
-from slotwise.service.settings import Network
+from slotwise.service.settings import NetworkSettings
 
 HEADER_SECONDS = 10.0
 """How long the headers of a request may take, and the handshake of TLS."""
@@ -60,7 +60,7 @@ class NetworkProtocol(H11Protocol):
             self._late = None
 
     def pause_writing(self) -> None:
-        """Wait for the client to read, but not for ever."""
+        """Wait for the client to read, at most for UNREAD_SECONDS."""
         super().pause_writing()
         self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
 
@@ -106,7 +106,7 @@ class NetworkListener:
 
     def __init__(
         self,
-        network: Network,
+        network: NetworkSettings,
         app: Any,
         state: ServerState,
         most: int,
@@ -143,6 +143,11 @@ class NetworkListener:
         """The beginning of its URLs."""
         return self._network.url(self.port)
 
+    @property
+    def count(self) -> int:
+        """The connections that are open."""
+        return self._open.total()
+
     def start(self) -> None:
         """Accept connections from now on."""
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
@@ -154,7 +159,7 @@ class NetworkListener:
                 task.cancel()
         self._socket.close()
 
-    def renew(self, network: Network) -> None:
+    def renew(self, network: NetworkSettings) -> None:
         """Read the certificate again, for later connections. InputError changes nothing."""
         tls_context(network)
         if self._tls is not None:
@@ -170,8 +175,7 @@ class NetworkListener:
                 await asyncio.sleep(0.1)
                 continue
             address = group_of(str(place[0]))
-            count = self._open.total()
-            if count >= self._most or self._open[address] >= max(1, self._most // 2):
+            if self.count >= self._most or self._open[address] >= max(1, self._most // 2):
                 connection.close()
                 continue
             self._open[address] += 1
@@ -197,7 +201,7 @@ class NetworkListener:
             )
             is_begun = True
         except (OSError, ssl.SSLError):
-            pass  # It was no client of TLS, or was too slow.
+            pass  # It did not speak TLS, or was too slow.
         finally:
             if not is_begun:
                 connection.close()
@@ -228,7 +232,7 @@ class _Counted(NetworkProtocol):
         super().connection_lost(exc)
 
 
-def tls_context(network: Network) -> ssl.SSLContext | None:
+def tls_context(network: NetworkSettings) -> ssl.SSLContext | None:
     """How connections are encrypted; None if they are not. InputError for a wrong file."""
     if network.certificate is None:
         return None
@@ -239,7 +243,7 @@ def tls_context(network: Network) -> ssl.SSLContext | None:
     return context
 
 
-def _load(context: ssl.SSLContext, network: Network) -> None:
+def _load(context: ssl.SSLContext, network: NetworkSettings) -> None:
     assert network.certificate is not None
     try:
         context.load_cert_chain(network.certificate, network.key)
@@ -255,7 +259,7 @@ def _named(certificate: Path, key: Path | None) -> str:
     return f"certificate {str(certificate)!r}" + (f" with key {str(key)!r}" if key else "")
 
 
-def _bound(network: Network) -> socket.socket:
+def _bound(network: NetworkSettings) -> socket.socket:
     """A socket that listens. InputError for an address that cannot be used."""
     place = f"{network.host}:{network.port}"
     try:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
@@ -32,6 +31,8 @@ from slotwise.service.engine import (
 )
 from slotwise.service.following import followed
 from slotwise.service.hub import HubListener, of_client, of_job
+from slotwise.service.page import EngineSource, page_routes
+from slotwise.service.page_stream import PageHub
 from slotwise.service.records import StoredJob
 from slotwise.service.retention import forget_output
 from slotwise.service.rights import (
@@ -44,8 +45,9 @@ from slotwise.service.rights import (
 )
 from slotwise.service.schema import StoreError
 from slotwise.service.settings import environment_of
+from slotwise.service.store import SORTS
 from slotwise.service.submitting import ACTIONS, JobSubmitter, Submission
-from slotwise.service.telemetry import RequestCounter, telemetry_routes
+from slotwise.service.telemetry import telemetry_routes
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
@@ -119,6 +121,14 @@ class ServiceApp:
         self.is_draining = False
         self.is_restoring = True
         self._calls, self._submitter = CallFrames(engine), JobSubmitter(engine)
+        self.pages = PageHub(EngineSource(engine, lambda: self.state))
+
+    @property
+    def state(self) -> str:
+        """What the server does."""
+        return (
+            "draining" if self.is_draining else "restoring" if self.is_restoring else "running"
+        )
 
     def app(self, *more: BaseRoute) -> Starlette:
         """The application for a server of ASGI, with further routes."""
@@ -142,12 +152,11 @@ class ServiceApp:
                 for name in ACTIONS
             ),
             Route(job, self._route(ServiceApp.job)),
+            *page_routes(self.pages),
             *more,
             *telemetry_routes(self._engine, lambda: self.is_restoring or self.is_draining),
         ]
-        return Starlette(
-            routes=routes, middleware=[Middleware(RequestCounter, self._engine.counts)]
-        )
+        return Starlette(routes=routes)
 
     def _route(
         self, handler: Callable[[ServiceApp, Request], Awaitable[Response]]
@@ -209,6 +218,8 @@ class ServiceApp:
     def _surroundings(self, user: User, body: Mapping[str, Any]) -> dict[str, Any]:
         """Folder and environment: what a network leaves out is as usual for the account."""
         environ, is_own = _environ(body), user is self._engine.own
+        if is_own and "environ" in body and "folder" in body:
+            return {"folder": _folder(body, ""), "environ": environ}  # The usual case: fast.
         has_own = not is_own and self._engine.settings.run_as
         usual = environment_of(user.account if has_own else None)
         if not is_own or "environ" not in body:
@@ -275,16 +286,17 @@ class ServiceApp:
                 self._calls.left(client)
 
     async def list(self, request: Request) -> Response:
-        """List the newest jobs, or with `order=oldest` the first ones, by number."""
+        """List the newest jobs, or with `order=oldest` the first ones, by number or `sort`."""
         query, oldest = request.query_params, request.query_params.get("order") == "oldest"
         limit = min(_whole(query.get("limit", "100"), "limit"), LIST_MAX)
         before, states = query.get("before"), _states(query.get("state"))
-        ids, at_most = _names(query.get("ids")), limit + 1
-        array = query.get("array")
+        ids, skip = _names(query.get("ids")), _whole(query.get("offset", "0"), "offset")
+        at_most, offset, array = limit + 1, skip, query.get("array")
         if states == ["running"] and ids is None:
             ids = await run_in_threadpool(views.running, self._engine)
         elif 0 < len({*(states or ())} & views.LIVE) < len(views.LIVE):
-            at_most = LIST_MAX  # The session knows which of the open ones are in these states.
+            # The session knows which of the open ones are in these states.
+            at_most, offset = LIST_MAX, 0
         records = await run_in_threadpool(
             self._engine.store.jobs,
             states=None if states is None else _stored(states),
@@ -294,6 +306,9 @@ class ServiceApp:
             before=None if before is None else _whole(before, "before"),
             ids=ids,
             array=None if array is None else _whole(array, "array"),
+            search=query.get("search"),
+            sort=_sort(query.get("sort")),
+            offset=offset,
             oldest=oldest,
         )
         jobs = await run_in_threadpool(views.jobs_json, self._engine, records)
@@ -302,6 +317,8 @@ class ServiceApp:
             pairs = zip(records, jobs, strict=True)
             jobs = [row_for(by, record, row, settings) for record, row in pairs]
         wanted = [one for one in jobs if states is None or one["state"] in states]
+        if skip > offset:
+            wanted = wanted[skip:] if oldest else wanted[: max(0, len(wanted) - skip)]
         more = len(wanted) > limit
         shown = wanted[:limit] if oldest else wanted[max(0, len(wanted) - limit) :]
         return PlainResponse({"jobs": shown, "more": more})
@@ -534,6 +551,14 @@ def _states(text: str | None) -> list[str] | None:
         if name not in known:
             raise InputError(f"state {name!r} is not one; {suggestion(name, known)}")
     return names
+
+
+def _sort(text: str | None) -> str:
+    """The column by which jobs are listed. InputError for one by which they cannot be."""
+    found = text or SORTS[0]
+    if found not in SORTS:
+        raise InputError(f"sort {found!r} is not one; {suggestion(found, SORTS)}")
+    return found
 
 
 def _stored(states: list[str]) -> list[str]:

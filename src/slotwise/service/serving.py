@@ -35,8 +35,9 @@ from slotwise.service.logins import Logins
 from slotwise.service.reloading import changed
 from slotwise.service.retention import end_left_over, prune
 from slotwise.service.server import ServiceApp
-from slotwise.service.settings import Network, Settings
+from slotwise.service.settings import NetworkSettings, Settings
 from slotwise.service.store import Store
+from slotwise.service.telemetry import RequestCounter
 from slotwise.service.token_routes import TokenRoutes
 from slotwise.service.tokens import Tokens
 from slotwise.service.wire import SOCKET_BYTES_MAX
@@ -134,10 +135,11 @@ class Process:
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         hangups = loop.create_task(self._on_hangups())
+        pages = loop.create_task(self._server.pages.run())
         listening = _listening(self._path)
         http = uvicorn.Server(
             uvicorn.Config(
-                self._guard.from_own,
+                RequestCounter(self._guard.from_own, self._engine.counts),
                 interface="asgi3",
                 http=OwnProtocol,
                 proxy_headers=False,
@@ -159,6 +161,8 @@ class Process:
             hangups.cancel()
             notify_systemd("STOPPING=1")
             await run_in_threadpool(self._engine.leave, self._settings.drain_seconds)
+            await self._server.pages.close()
+            pages.cancel()
             if self._network is not None:
                 self._network.stop()
             http.should_exit = True
@@ -174,11 +178,12 @@ class Process:
         if network is None:
             return
         most = connections_max() // 2  # The own account has the others.
-        self._network = NetworkListener(network, self._guard, state, most)
+        counted = RequestCounter(self._guard, self._engine.counts)
+        self._network = NetworkListener(network, counted, state, most)
         self._guard.rules = self._rules(network)
         self._network.start()
 
-    def _rules(self, network: Network) -> GuardRules:
+    def _rules(self, network: NetworkSettings) -> GuardRules:
         assert self._network is not None
         hosts = {network.host, *network.hosts} - (
             {network.host} if network.is_wildcard else set()
@@ -265,8 +270,8 @@ class Process:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a message is about more than a client: one that sends what is no HTTP, or that
-    still reads when the server stops."""
+    """Whether a message is about more than a client that sends anything but HTTP, or that still
+    reads when the server stops."""
     error = record.exc_info[0] if record.exc_info else None
     return error is not asyncio.CancelledError and record.levelno >= logging.ERROR
 

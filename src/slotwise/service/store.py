@@ -52,6 +52,9 @@ BUSY_SECONDS = 5.0
 PRUNED_JOBS, PRUNED_ROWS = 500, 10_000
 """The most jobs, and about the most calls and tasks, that one step of `prune` removes."""
 
+SORTS = ("number", "begun", "ended", "pool", "user")
+"""The columns by which jobs can be listed."""
+
 CHANGEABLE = frozenset(
     {"pool", "priority", "weight", "deadline", "held", "restarts", "reason", "tasks", "changes"}
 )
@@ -379,12 +382,19 @@ class Store:
         before: int | None = None,
         ids: Sequence[str] | None = None,
         array: int | None = None,
+        search: str | None = None,
+        sort: str = "number",
+        offset: int = 0,
         oldest: bool = False,
     ) -> list[StoredJob]:
         """The last or first jobs, up to `limit`, by number, without large specs and results.
 
-        Those of an array have ids such as `12_0`.
+        array   only those of this array, which have ids such as `12_0`
+        search  only jobs with this text in their ids
+        sort    one of `SORTS`, then by number; a missing value is the smallest
+        offset  how many jobs at that end are left out
         """
+        assert sort in SORTS, "it is a column"
         stated = {
             "state IN (SELECT value FROM json_each(?))": states
             if states is None
@@ -394,13 +404,15 @@ class Store:
             "pool = ?": pool,
             "user = ?": user,
             "number < ?": before,
+            "instr(id, ?)": search or None,
         }
         given = {name: value for name, value in stated.items() if value is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""
         order = "" if oldest else "DESC"
+        by = ", ".join(f"{name} {order}" for name in dict.fromkeys([sort, "number"]))
         rows = self._rows(
-            f"SELECT {columns_of(StoredJob)} FROM jobs {where} ORDER BY number {order} LIMIT ?",
-            *(*given.values(), limit),
+            f"SELECT {columns_of(StoredJob)} FROM jobs {where} ORDER BY {by} LIMIT ? OFFSET ?",
+            *(*given.values(), limit, offset),
         )
         found = [record_of(StoredJob, row, _small) for row in rows]
         return found if oldest else found[::-1]

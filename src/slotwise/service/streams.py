@@ -113,6 +113,10 @@ class Streams:
         """The streams of a client that are not over."""
         return [one for one in list(self._by_key.values()) if one.client == client]
 
+    def all(self) -> list[ServedStream]:
+        """The streams that are not over."""
+        return list(self._by_key.values())
+
     def clients(self) -> set[str]:
         """The clients of the streams that are not over."""
         return {one.client for one in list(self._by_key.values())}

@@ -201,7 +201,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _network_connection(place: ServerPlace, ca: str | None) -> http.client.HTTPConnection:
-    """A connection that is open, and notices when the other host is gone. OSError."""
+    """A connection that is open, and notices when the other host has left. OSError."""
     connection: http.client.HTTPConnection
     if place.is_secure:
         import ssl

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.cluster import Cluster
@@ -51,6 +51,22 @@ T = TypeVar("T")
 NO_JOBS: Mapping[str, Job] = {}
 
 
+class SessionPage(Protocol):
+    """The page that shows a session, which a higher layer serves."""
+
+    def show(self, opens: bool) -> str:
+        """A link to it, which the browser of this machine opens if it is asked to."""
+        ...
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        ...
+
+    def join(self) -> None:
+        """Wait for its end."""
+        ...
+
+
 class SessionCore:
     """Accepts calls and jobs, passes them to the loop, and settles their futures.
 
@@ -76,6 +92,7 @@ class SessionCore:
         self.turns = 0  # of the loop
         self.is_closed = self.is_ended = self._has_ended_jobs = False
         self.display: LiveDisplay | None = None
+        self.page: SessionPage | None = None
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         self.opened = opened = OpenRun(options.keep, header, options.log)
@@ -157,6 +174,20 @@ class SessionCore:
             future.cancel()
         with self.lock:  # A cancelled call may never be launched, and thus never end its job.
             for job in list(self._calls):  # The loop removes those that are over.
+                self.inbox.put(JobCancelled(self.now, job))
+
+    def cancel_job(self, job: str) -> None:
+        """Cancel a job by its id; no effect on one that is over."""
+        with self.lock:
+            calls, found = self._calls.get(job), self.jobs.get(job)
+            futures = [
+                *(calls.of_task.values() if calls else ()),
+                *(found[:1] if found else ()),
+            ]
+        for future in futures:
+            future.cancel()
+        with self.lock:  # A cancelled call may never be launched, and thus never end its job.
+            if job in self._calls:
                 self.inbox.put(JobCancelled(self.now, job))
 
     def fail_jobs(self, reason: str) -> None:
@@ -326,6 +357,8 @@ class SessionCore:
             self.presence.close()
         if self.cells is not None:
             self.cells.close()
+        if self.page is not None:
+            self.page.close()
         if self.display is not None and self.is_ended:  # Draw the final state.
             self.display.close()
 

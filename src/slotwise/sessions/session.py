@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import sys
 import time
 import weakref
@@ -14,7 +15,7 @@ from typing import Any, Unpack
 
 from slotwise.backends.signals import HeldInterrupts
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.errors import InputError
+from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
 from slotwise.core.resources import NOTHING
@@ -234,6 +235,29 @@ class Session(SessionMethods):
         """The present hosts; a drained host is present until its last task has ended."""
         return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
 
+    def page(self, *, port: int = 0, opens: bool = False) -> str:
+        """Serve a page of this session, as of a service, and return a link to it.
+
+        port   the port, on this machine only; 0 finds a free one. Later calls keep the first
+        opens  whether the browser of this machine opens the link
+
+        The link works once, within five minutes, because it logs a browser in; call it again
+        for another browser. The page ends with the session. MissingExtraError without the extra
+        `serve`; InputError for a port that cannot be used.
+        """
+        intake = self._intake
+        intake.check_open(had_waited=False)
+        try:  # It is above sessions, which do not depend on it.
+            served = importlib.import_module("slotwise.service.session_page")
+        except ModuleNotFoundError as error:
+            if error.name not in ("uvicorn", "starlette", "anyio"):
+                raise
+            raise MissingExtraError("the page of a session", "serve") from error
+        with intake.lock:
+            if intake.page is None:
+                intake.page = served.open_session_page(intake, port)
+        return intake.page.show(opens)
+
     def __repr__(self) -> str:
         state = "closed" if self._intake.is_closed else "open"
         scheduler = self._intake.loop.scheduler_name
@@ -318,6 +342,8 @@ def _close(intake: SessionCore, held: HeldInterrupts, *, cancels: bool) -> None:
         if held.count + cancels >= 2:
             until = min(until, time.monotonic() + LEAVE_SECONDS)
     intake.free()
+    if intake.page is not None:
+        intake.page.join()
     _OPEN.discard(intake)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -29,6 +29,9 @@ from slotwise.insight.report.session_table import MAX_ENDED, SessionJob, Session
 from slotwise.insight.report.text import in_short, seconds
 from slotwise.insight.why import limit_of
 from slotwise.sessions.loop_thread import LoopThread
+
+BAD_ENDS_MAX = 1_000
+"""The number of failed and stopped attempts that are kept for displays."""
 
 ENDED_MAX = 100
 """The number of jobs that ended and are still listed."""
@@ -94,6 +97,8 @@ class SessionViews:
     """Follows the jobs of a session for its displays. It belongs to the thread of the loop.
 
     Memory: a few numbers of each job that is not over, and of `ENDED_MAX` others.
+
+    bad_ends  the last attempts that failed or were stopped
     """
 
     def __init__(self, loop: LoopThread) -> None:
@@ -101,6 +106,7 @@ class SessionViews:
         self._lives: dict[str, _Life] = {}
         self._ended: dict[str, _Ending] = {}
         self._over = 0
+        self.bad_ends: deque[TaskFailed | TaskKilled] = deque(maxlen=BAD_ENDS_MAX)
 
     def raised(self, job: str) -> None:
         """Note that a call of a job has raised; it counts as a task that is done."""
@@ -123,6 +129,7 @@ class SessionViews:
                 lives[job.id] = _Life(job.pool, tasks, job.arrival, job.arrival)
                 arrived.append(job.id)
             elif isinstance(event, TaskFailed | TaskKilled):
+                self.bad_ends.append(event)
                 if life := lives.get(event.phase.job):
                     life.idle_since = event.at
             elif isinstance(event, JobChanged) and (life := lives.get(event.job)):
@@ -149,6 +156,14 @@ class SessionViews:
             self._ended[name] = _Ending(name, life, at, why)
             if len(self._ended) > ENDED_MAX:
                 del self._ended[next(iter(self._ended))]
+
+    def lives(self) -> Iterable[tuple[str, _Life]]:
+        """The jobs that have arrived and are not over, in order of arrival."""
+        return self._lives.items()
+
+    def ended(self) -> Iterable[_Ending]:
+        """The last jobs that ended, in this order."""
+        return self._ended.values()
 
     def ending(self, job: str) -> tuple[str, str]:
         """The pool of a job that is over, and how it ended; "over" if that is forgotten."""

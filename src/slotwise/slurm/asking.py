@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any
 
 from slotwise.core.errors import InputError, SlotwiseError
@@ -41,6 +42,9 @@ from slotwise.slurm.options import OptionTable, Words, parse
 
 RECENT_SECONDS = 3600
 """For how long squeue shows jobs that are over, if it is asked for them: MinJobAge."""
+
+AT_ONCE = 16
+"""How many jobs are changed at once."""
 
 DEFAULT_POOL = "default"
 
@@ -82,6 +86,8 @@ def squeue(arguments: Sequence[str]) -> int:
     stated = words.listed("states")
     states = {"PENDING", "RUNNING"} if stated is None else states_named("--states", stated)
     transport = Transport()
+    if words.has("me"):
+        words = _as_own(transport, words)
     named = _named(transport, words.listed("jobs"), "slurm_load_jobs error")
     jobs = _queued(transport, states, _single_user(words)) if named is None else named
     if not words.has("noheader"):
@@ -117,18 +123,20 @@ def _named(
     return list(jobs.values())
 
 
-def _users(words: Words) -> list[str] | None:
-    return [getpass.getuser()] if words.has("me") else words.listed("user")
+def _as_own(transport: Transport, words: Words) -> Words:
+    """The words with `--user` and the name of who asks."""
+    me = str(transport.get("/v1/whoami")["user"])
+    return Words({**words.options, "user": [me]}, words.rest)
 
 
 def _single_user(words: Words) -> str | None:
-    users = _users(words)
+    users = words.listed("user")
     return users[0] if users and len(users) == 1 else None
 
 
 def _chosen(jobs: Iterable[SlurmJob], words: Words, states: set[str] | None) -> list[SlurmJob]:
     """The jobs that users, names, partitions and states choose, by number."""
-    users, names = _users(words), words.listed("name")
+    users, names = words.listed("user"), words.listed("name")
     pools = words.listed("partition")
     return sorted(
         (
@@ -144,7 +152,7 @@ def _chosen(jobs: Iterable[SlurmJob], words: Words, states: set[str] | None) -> 
 
 
 def sacct(arguments: Sequence[str]) -> int:
-    """Print jobs, also those that are over; without `--jobs` those of today."""
+    """Print jobs, also those that are over; without `--jobs` one's own of today."""
     words = parse(arguments, SACCT)
     if words.has("helpformat"):
         print("\n".join(column.title for column in ACCOUNTING.values()))
@@ -153,30 +161,12 @@ def sacct(arguments: Sequence[str]) -> int:
     format = ",".join(words.options.get("format", [os.environ.get("SACCT_FORMAT", default)]))
     stated = words.listed("state")
     states = None if stated is None else states_named("--state", stated)
-    transport, names = Transport(), words.listed("jobs")
-    if names is not None:
-        found = found_jobs(transport, names)
-        jobs: Iterable[SlurmJob] = {
-            j.number: j for some in found.values() for j in some
-        }.values()
-    else:
-        user = None if words.has("allusers") else _single_user(words)
-        jobs = listed(transport, user=user)
-    first = _instant(
-        words.last("starttime", "" if names is not None else "today"), "--starttime"
-    )
-    last = _instant(words.last("endtime", ""), "--endtime")
-    jobs = [
-        job
-        for job in jobs
-        if (first is None or not job.is_over or job.plain["ended"] >= first)
-        and (last is None or job.plain["submitted"] <= last)
-    ]
+    jobs = _accounted(Transport(), words)
     is_parsable = words.has("parsable") or words.has("parsable2")
     between = words.last("delimiter", "|") if is_parsable else ""
     ends = between if words.has("parsable") else ""
     lines = accounting_lines(
-        _chosen(jobs, words, states),
+        [job for job in jobs if states is None or job.state in states],
         format,
         between=between,
         ends=ends,
@@ -184,6 +174,26 @@ def sacct(arguments: Sequence[str]) -> int:
     )
     print("\n".join(lines), end="\n" if lines else "")
     return 0
+
+
+def _accounted(transport: Transport, words: Words) -> list[SlurmJob]:
+    """The jobs that are named, or those of users, in a range of time."""
+    names, first = words.listed("jobs"), "today"
+    if names is not None:
+        found, first = found_jobs(transport, names), ""
+        jobs = list({job.number: job for some in found.values() for job in some}.values())
+    else:
+        if not words.has("allusers") and not words.has("user"):
+            words = _as_own(transport, words)
+        jobs = list(listed(transport, user=_single_user(words)))
+    since = _instant(words.last("starttime", first), "--starttime") or 0.0
+    until = _instant(words.last("endtime", ""), "--endtime") or inf
+    within = [
+        job
+        for job in jobs
+        if job.plain["submitted"] <= until and (job.plain["ended"] or inf) >= since
+    ]
+    return _chosen(within, words, None)
 
 
 _RELATIVE = re.compile(r"now(?:([+-])(\d+)(second|minute|hour|day|week)?s?)?")
@@ -223,6 +233,8 @@ def scancel(arguments: Sequence[str]) -> int:
     if not words.rest and not is_chosen:
         raise InputError("No job identification provided")
     transport, failed = Transport(), 0
+    if words.has("me") or not (words.rest or words.has("user")):
+        words = _as_own(transport, words)  # Nobody means the jobs of others by a name.
     stated = words.listed("state")
     states = None if stated is None else states_named("--state", stated)
     names = [name for word in words.rest for name in re.split(r",(?![^\[]*\])", word)]
@@ -241,14 +253,19 @@ def scancel(arguments: Sequence[str]) -> int:
 
 def _each(transport: Transport, jobs: Iterable[SlurmJob], what: str, command: str) -> int:
     """Change each job, also after one that cannot be changed; the exit code."""
-    code = 0
-    for job in jobs:
+
+    def change(job: SlurmJob) -> str:
         try:
             transport.post(job_path(str(job.plain["id"]), what))
         except SlotwiseError as error:
-            print(f"{command}: error: job {job.id}: {printable(str(error))}", file=sys.stderr)
-            code = 1
-    return code
+            return f"{command}: error: job {job.id}: {printable(str(error))}"
+        return ""
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:  # Their changes share commits of the store.
+        faults = list(filter(None, threads.map(change, jobs)))
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return int(bool(faults))
 
 
 def scontrol(arguments: Sequence[str]) -> int:
@@ -299,7 +316,7 @@ def _show_jobs(rest: Sequence[str], between: str) -> None:
             f"JobId={job.number} {array}JobName={job.name}",
             f"UserId={job.user} Account={job.pool} Partition={job.pool} QOS=normal",
             f"JobState={job.state} Reason={job.why} Priority={plain['priority']}"
-            f" Dependency={','.join(plain['after']) or '(null)'}",
+            f" Dependency={printable(','.join(plain['after'])) or '(null)'}",
             f"ExitCode={job.exit_code} Restarts={plain['restarts']}",
             f"RunTime={elapsed(job.seconds)} TimeLimit=UNLIMITED",
             f"SubmitTime={instant(plain['submitted'], 'Unknown')}"

@@ -41,9 +41,17 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 """The variables that are 1 in tasks of slotwise, and here the number of CPUs."""
 
 KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TMPDIR", "PYTHONPATH")
-"""The variables that a job has even if `--export` does not name them."""
+"""The variables that a job has even if `--export` does not name them.
 
-KEPT_PREFIXES = ("SLOTWISE_SERVER", "SLOTWISE_TOKEN", "XDG_", "LC_")
+A token is never sent: within jobs, Slurm's commands use that of `slotwise login`.
+"""
+
+KEPT_PREFIXES = ("SLOTWISE_SERVER", "XDG_", "LC_")
+
+BEGIN = (
+    'eval "${SLOTWISE_BATCH:?is not set: batch jobs need a server that runs them on its host}"'
+)
+"""What a task of a batch job runs. Hosts of a Dask cluster have another environment."""
 
 LAUNCH = """\
 export SLURM_JOB_ID="${SLOTWISE_NUMBER:-$SLOTWISE_JOB}"
@@ -103,7 +111,7 @@ class Batch:
     def of(cls, words: Words, script: str, name: str, environ: Mapping[str, str]) -> Batch:
         """Options by rank: the command line, variables such as SBATCH_PARTITION, the script.
 
-        InputError for a text that is no script, and for wrong options in it.
+        InputError for what does not begin as a script, and for wrong options in it.
         """
         first = script.split("\n", 1)[0]
         if not first.startswith("#!"):
@@ -120,7 +128,7 @@ class Batch:
         own = parse([word for line in directives(script) for word in line], SBATCH)
         if own.rest:
             raise InputError(
-                f"{name}: #SBATCH lines have a word that is no option: {own.rest[0]}"
+                f"{name}: #SBATCH lines have a word without an option: {own.rest[0]}"
             )
         in_variables = {
             name: [environ[variable]]
@@ -198,14 +206,14 @@ def request_of(
     words, shape = batch.words, Shape.of(batch.words)
     array = array_tasks(words.last("array")) if words.has("array") else None
     _, must_succeed = dependencies(words.last("dependency"))
+    command = ["/bin/sh", "-c", BEGIN, batch.name, *batch.arguments]
     entry: dict[str, Any] = {
         "name": batch.name,
-        "command": ["/bin/sh", "-c", 'eval "$SLOTWISE_BATCH"', batch.name],
+        "command": [word.replace("{task}", "{{task}}") for word in command],
         "slots": shape.slots,
         "attempts": 1,
         "restart": not words.has("no-requeue"),
     }
-    entry["command"] += [word.replace("{task}", "{{task}}") for word in batch.arguments]
     if shape.amounts:
         entry["resources"] = dict(shape.amounts)
     if pool:

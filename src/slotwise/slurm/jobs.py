@@ -210,7 +210,7 @@ def found_jobs(transport: Transport, names: Sequence[str]) -> dict[str, list[Slu
 
 
 def _with_number(transport: Transport, one: JobRange) -> Iterator[SlurmJob]:
-    """The job whose id in slotwise is no number, such as a task of an array."""
+    """The job with this number whose id is another one, as of a task of an array."""
     return listed(transport, before=int(one.number) + 1, limit=1)
 
 

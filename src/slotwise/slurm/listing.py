@@ -38,7 +38,7 @@ FIELDS: Mapping[str, Callable[[SlurmJob], str]] = {
     "state": lambda job: job.state,
     "short": lambda job: LETTERS[job.state],
     "reason": lambda job: job.why,
-    "place": lambda job: HOST if job.state == "RUNNING" else f"({job.why})",
+    "place": lambda job: HOST if job.why == "None" else f"({job.why})",
     "node": lambda job: HOST if job.plain["begun"] else "",
     "nodelist": lambda job: HOST if job.plain["begun"] else "None assigned",
     "exitcode": lambda job: job.exit_code,

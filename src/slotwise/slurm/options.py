@@ -70,7 +70,7 @@ class OptionTable:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a command line: the values of options by name, and what is no option."""
+    """The words of a command line: the values of options by name, and the other words."""
 
     options: Mapping[str, Sequence[str]]
     rest: Sequence[str]
@@ -97,7 +97,7 @@ class Words:
 def parse(words: Sequence[str], table: OptionTable, *, stops: bool = False) -> Words:
     """Parse words as Slurm does: `--name value`, `--name=value`, `-nvalue`. InputError.
 
-    With `stops` the first word that is no option ends the options.
+    With `stops` the first word that is not an option ends the options.
     """
     found: dict[str, list[str]] = {}
     rest, left = list[str](), list(words)

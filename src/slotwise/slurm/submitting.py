@@ -7,8 +7,10 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
+from uuid import uuid4
 
 from slotwise.core.errors import InputError
 from slotwise.service.transport import ServerClosedError, Transport, job_path
@@ -31,7 +33,7 @@ FAILED = 127
 """The exit code of a process of a step that could not be started."""
 
 RETURN_SECONDS = 60.0
-"""How long `--wait` continues after the end of a server, until another one has started."""
+"""How long requests are repeated while a server starts or stops."""
 
 SRUN = OptionTable.of(
     "cpu-bind= D:chdir= c:cpus-per-task= cpus-per-gpu= distribution= e:error= exact exclusive"
@@ -59,7 +61,8 @@ def sbatch(arguments: Sequence[str]) -> int:
         pool=_pool(transport, batch.words),
         host=platform.node(),
     )
-    jobs = transport.post("/v1/jobs", body)["jobs"]
+    body["key"] = uuid4().hex  # Sent again, it is accepted once.
+    jobs = _repeated(lambda: transport.post("/v1/jobs", body))["jobs"]
     name = str(jobs[0]["id"]).partition("_")[0]
     parsable = batch.words.has("parsable")
     print(name if parsable else f"Submitted batch job {name}", flush=True)
@@ -106,19 +109,24 @@ def _pool(transport: Transport, words: Words) -> str | None:
 
 
 def _ended(transport: Transport, job: str) -> SlurmJob:
-    """A job when it is over, also across a restart of the server. ServerClosedError."""
+    """A job when it is over. ServerClosedError."""
+    path = job_path(job, "wait")
+    while True:
+        found = SlurmJob(_repeated(lambda: transport.get(path, timeout=WAIT_SECONDS)))
+        if found.is_over:
+            return found
+
+
+def _repeated(request: Callable[[], Any]) -> Any:
+    """What a server answers that may just be starting. ServerClosedError."""
     until = time.monotonic() + RETURN_SECONDS
     while True:
         try:
-            found = SlurmJob(transport.get(job_path(job, "wait"), timeout=WAIT_SECONDS))
+            return request()
         except ServerClosedError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.5)
-            continue
-        if found.is_over:
-            return found
-        until = time.monotonic() + RETURN_SECONDS
 
 
 def _code(job: SlurmJob) -> int:

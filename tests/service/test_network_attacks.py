@@ -1,0 +1,398 @@
+"""Requests from a network that no client should make: nothing gets in, others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse
+from uvicorn.server import ServerState
+
+from service.teams import CONFIG, Team, running_team
+from slotwise.service import listening
+from slotwise.service.limits import OPEN_MAX, WRONG_AT_ONCE
+from slotwise.service.listening import NetworkListener
+from slotwise.service.settings import NetworkSettings
+from slotwise.service.transport import ServerRefusedError, job_path
+from slotwise.service.wire import frame
+from waiting import until
+
+QUICK_SECONDS = 10.0
+"""What others wait for at most while a server is attacked, on a machine that is busy."""
+
+FLOOD = 2_000
+"""The jobs that one user of these tests may have."""
+
+ROUTES = [
+    ("GET", "/v1"),
+    ("GET", "/v1/jobs"),
+    ("POST", "/v1/jobs"),
+    ("POST", "/v1/objects"),
+    ("POST", "/v1/calls"),
+    ("POST", "/v1/results"),
+    ("GET", "/v1/pools"),
+    ("GET", "/v1/workers"),
+    ("POST", "/v1/reload"),
+    ("POST", "/v1/stop"),
+    ("GET", "/v1/jobs/1"),
+    ("GET", "/v1/jobs/1/wait"),
+    ("GET", "/v1/jobs/1/explain"),
+    ("GET", "/v1/jobs/1/logs"),
+    ("POST", "/v1/jobs/1/cancel"),
+    ("GET", "/v1/tokens"),
+    ("POST", "/v1/tokens"),
+    ("POST", "/v1/tokens/1/revoke"),
+    ("POST", "/v1/codes"),
+    ("GET", "/v1/whoami"),
+    ("GET", "/v1/unknown"),
+    ("GET", "/metrics"),
+]
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """A server with users; mallory attacks it."""
+    config = CONFIG + f'[service.users.mallory]\naccount = "nobody"\njobs_max = {FLOOD}\n'
+    with running_team(tmp_path_factory.mktemp("attacked"), config) as found:
+        for user in ("ann", "bob", "ada", "mallory"):
+            found.token(user)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _others_are_served(team: Team) -> Iterator[None]:
+    """After each test, a job of another user runs, and the server is the one it was."""
+    yield
+    began = time.monotonic()
+    (job,) = team.submit("ann", {"command": "true", "pool": "vision"})
+    assert team.transport("ann").get(job_path(job, "wait"), timeout=60)["state"] == "done"
+    assert time.monotonic() - began < QUICK_SECONDS
+    assert team.server.process is not None
+    assert team.server.process.poll() is None
+
+
+def test_nothing_is_answered_without_a_token(team: Team) -> None:
+    """Nor with a wrong one, with one of another form, or with a cookie that nobody has set."""
+    _, id, secret = team.token("ada").split("_", 2)
+    wrong = [
+        {},
+        {"Authorization": "Bearer slw_x_y"},
+        {"Authorization": f"Bearer slw_{id}_{secret[:-1]}"},
+        {"Authorization": f"Bearer {'A' * 8000}"},
+        {"Authorization": f"Basic {team.token('ada')}"},
+        {"Cookie": f"__Host-slotwise-{team.port}={team.token('ada')}"},
+    ]
+    for method, path in ROUTES:
+        assert team.ask(method, path).status == 401
+    for headers in wrong:
+        answer = team.ask("GET", "/v1/jobs", headers)
+        assert answer.status in (401, 429)
+        assert answer.json.keys() == {"error"}
+    assert team.server.get("/v1")["state"] == "running"
+
+
+def test_who_tries_tokens_must_wait_and_others_need_not(team: Team) -> None:
+    """Also those at the same address."""
+    statuses = [
+        team.ask("GET", "/v1/jobs", {"Authorization": f"Bearer slw_{n}_x"}).status
+        for n in range(int(WRONG_AT_ONCE) + 10)
+    ]
+    assert statuses[-1] == 429
+    assert set(statuses) <= {401, 429}
+    login = team.ask("POST", "/v1/login", {"X-Slotwise": "1"}, {"token": "slw_1_x"})
+    assert (login.status, login.json["error"]["kind"]) == (429, "busy")
+    assert int(login.headers["retry-after"]) > 0
+    assert team.transport("bob").get("/v1/whoami")["user"] == "bob"
+    right = team.ask("POST", "/v1/login", {"X-Slotwise": "1"}, {"token": team.token("bob")})
+    assert right.status == 200
+
+
+def test_other_sites_are_refused(team: Team) -> None:
+    """By the name of the host, by the origin, and because they cannot send the header."""
+    login = team.ask("POST", "/v1/login", {"X-Slotwise": "1"}, {"token": team.token("bob")})
+    browser = {"Cookie": login.cookie}
+    assert team.ask("GET", "/v1/jobs", browser).status == 200
+    for host in (
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "evil.example:443",
+        "",
+        "169.254.0.1",
+    ):
+        assert team.ask("GET", "/v1/jobs", {**browser, "Host": host}).status in (400, 403)
+        assert team.ask("GET", "/", {"Host": host}).status in (400, 403)
+    body = {"jobs": [{"command": "true"}]}
+    for origin in ("https://evil.example", "null", f"http://127.0.0.1:{team.port}"):
+        forged = {**browser, "X-Slotwise": "1", "Origin": origin}
+        assert team.ask("POST", "/v1/jobs", forged, body).status == 403
+    assert team.ask("POST", "/v1/jobs", browser, body).status == 403
+    form = {**browser, "Content-Type": "application/x-www-form-urlencoded"}
+    assert team.ask("POST", "/v1/jobs", form, b"jobs=").status == 403
+    asked = team.ask("OPTIONS", "/v1/jobs", {"Origin": "https://evil.example"})
+    assert asked.status == 403
+    assert "access-control-allow-origin" not in asked.headers
+
+
+def test_paths_lead_to_no_files(team: Team) -> None:
+    """Whatever they are made of."""
+    dots = ["../../../../etc/passwd", "..%2f..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/etc/passwd"]
+    for start in ("/", "/page/", "/v1/jobs/", "/v1/tokens/"):
+        for path in [*dots, "..\\..\\etc\\passwd", "%00", "//etc/passwd", ".%00./x", "%ff%fe"]:
+            answer = team.ask("GET", f"{start}{path}", user="bob")
+            assert answer.status in (404, 405)
+            assert b"root:" not in answer.body
+    for path in dots:
+        assert team.ask("GET", f"/v1/jobs/{path}/logs", user="bob").status == 404
+
+
+def test_bodies_that_are_not_what_was_expected(team: Team) -> None:
+    """They are bad input, too large, or refused, never a failure of the server."""
+    nested = b"[" * 200_000
+    cases: list[tuple[str, bytes]] = [
+        *(("/v1/jobs", body) for body in (b"", b"[]", b"{", nested, b"\xff", b"\0" * 1000)),
+        *(("/v1/calls", body) for body in (b"\x05\0", b"\xff" * 100, frame({"sizes": [9]}))),
+        ("/v1/objects", b""),
+        ("/v1/results", b"{}"),
+        ("/v1/tokens", b"[1]"),
+        ("/v1/jobs", b'{"jobs": [{"command": "\\u0000"}]}'),
+        ("/v1/jobs", b'{"jobs": [{"command": "true", "id": "\\u001b[2J"}]}'),
+        ("/v1/jobs", b'{"jobs": [{"command": "true"}], "key": "ann\\u001fk"}'),
+        ("/v1/calls", frame({"op": "open", "stream": "ann\x1fs"})),
+        ("/v1/jobs", json.dumps({"jobs": [{"command": "true"}] * 10_001}).encode()),
+    ]
+    for path, body in cases:
+        answer = team.ask("POST", path, {}, body, user="bob")
+        assert answer.status in (400, 422), (path, body[:20], answer.body)
+        assert answer.json["error"]["kind"] == "input"
+    with closing(team.connect()) as connection:
+        head = f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {1 << 40}\r\n"
+        token = f"Authorization: Bearer {team.token('bob')}\r\n\r\n"
+        connection.sendall((head + token).encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+def test_what_is_not_http_is_not_answered(team: Team) -> None:
+    """Neither before nor after TLS."""
+    heads = [b"\0" * 1000, b"GET / HTTP/9\r\n\r\n", b"GET /\r\n\r\n", b"A" * 100_000]
+    smuggled = (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: x\r\n\r\n"
+    )
+    for head in [*heads, smuggled, b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"]:
+        with closing(team.connect()) as connection, suppress(OSError):
+            connection.sendall(head)
+            assert not connection.recv(1000).startswith(b"HTTP/1.1 2")
+    for _ in range(20):
+        plain = socket.create_connection(("127.0.0.1", team.port), 10)
+        with closing(plain), suppress(OSError):
+            plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"HTTP/1.1 200" not in plain.recv(1000)
+
+
+def test_connections_that_say_nothing(team: Team) -> None:
+    """Hundreds of them, which have begun no TLS, or half a request."""
+    with ExitStack() as opened:
+        for number in range(300):
+            with suppress(OSError):  # The server accepts so many of one address.
+                if number % 10:
+                    one = socket.create_connection(("127.0.0.1", team.port), 5)
+                else:
+                    one = team.connect()
+                    one.sendall(b"GET /v1 HTTP/1.1\r\nHost: local")
+                opened.enter_context(closing(one))
+        assert team.server.get("/v1")["state"] == "running"
+
+
+def test_hundreds_of_streams_of_one_user(team: Team) -> None:
+    """It gets as many as it may have; others get theirs, and it gets more when some end."""
+    mallory, began, kinds = team.transport("mallory"), 0, set[str]()
+    body = {"client": "c", "calls": {}, "jobs": []}
+    with ExitStack() as opened:
+        for number in range(OPEN_MAX + 50):
+            stream = mallory.stream("/v1/results", {**body, "client": str(number)})
+            opened.enter_context(closing(stream))
+            try:
+                next(stream)
+                began += 1
+            except ServerRefusedError as error:
+                kinds.add(error.kind)
+        assert (began, kinds) == (OPEN_MAX, {"busy"})
+        assert team.transport("bob").get("/v1/whoami")["user"] == "bob"
+        with closing(team.transport("bob").stream("/v1/results", body)) as own:
+            assert "beat" in next(own)[0]
+
+    def has_room() -> bool:
+        with (
+            closing(mallory.stream("/v1/results", body)) as again,
+            suppress(ServerRefusedError),
+        ):
+            return "beat" in next(again)[0]
+        return False
+
+    until(has_room)
+
+
+# A listener in this process, whose times are short.
+
+
+@asynccontextmanager
+async def listener(most: int = 100) -> AsyncIterator[NetworkListener]:
+    """A listener without TLS, whose application takes a body and answers much."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/much":
+            await JSONResponse({"much": "x" * (64 << 20)})(scope, receive, send)
+        else:
+            await JSONResponse({})(scope, receive, send)
+
+    made = NetworkListener(NetworkSettings("127.0.0.1", 0), app, ServerState(), most)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side closes a connection, after what it has sent."""
+    connection.settimeout(20)
+    with suppress(ConnectionResetError):
+        while connection.recv(1 << 20):
+            pass
+    return True
+
+
+HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [],
+        [HEAD],
+        [HEAD + b"\r\n", HEAD],
+        [HEAD.replace(b"GET", b"POST") + b"Content-Length: 100\r\n\r\n", b"x"],
+    ],
+)
+def test_a_client_that_is_too_slow_is_left(
+    sent: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a request, in its headers, in those of a second one, or in an unwanted body."""
+    monkeypatch.setattr(listening, "HEADER_SECONDS", 0.3)
+
+    def drip(port: int) -> bool:
+        with closing(socket.create_connection(("127.0.0.1", port))) as connection:
+            for piece in sent:
+                connection.sendall(piece)
+                time.sleep(0.05)
+            for _ in range(100):  # It goes on to send, slowly.
+                with suppress(OSError):
+                    connection.sendall(b"X" if sent else b"")
+                connection.settimeout(0.05)
+                with suppress(TimeoutError, ConnectionResetError):
+                    if not connection.recv(1000):
+                        return True
+                    continue
+                if connection.fileno() < 0:
+                    return True
+            return False
+
+    async def run() -> bool:
+        async with listener() as made:
+            return await asyncio.to_thread(drip, made.port)
+
+    assert asyncio.run(run())
+
+
+def test_a_client_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection ends, and with it what it was to be sent."""
+    monkeypatch.setattr(listening, "UNREAD_SECONDS", 0.3)
+
+    async def run() -> None:
+        async with listener() as made:
+            connection = socket.create_connection(("127.0.0.1", made.port))
+            with closing(connection):
+                connection.sendall(HEAD.replace(b"/", b"/much", 1) + b"\r\n")
+                for _ in range(1000):
+                    await asyncio.sleep(0.01)
+                    if not made.count and _ > 10:
+                        break
+                assert not made.count
+
+    asyncio.run(run())
+
+
+def test_one_address_has_at_most_half_of_the_connections() -> None:
+    """The others are closed at once, and there is room when some have ended."""
+
+    async def run() -> None:
+        async with listener(most=10) as made:
+            opened = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(8)]
+            await wait_for(lambda: made.count == 5)
+            assert sum([await asyncio.to_thread(is_closed, one) for one in opened[5:]]) == 3
+            for one in opened:
+                one.close()
+            await wait_for(lambda: not made.count)
+            again = socket.create_connection(("127.0.0.1", made.port))
+            again.sendall(HEAD + b"\r\n")
+            answer = await asyncio.to_thread(again.recv, 1000)
+            again.close()
+            assert answer.startswith(b"HTTP/1.1 200")
+
+    async def wait_for(condition: Callable[[], bool]) -> None:
+        ends = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < ends
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """Before the server listens."""
+    from slotwise.core.errors import InputError
+    from slotwise.service.listening import tls_context
+
+    (tmp_path / "wrong.pem").write_text("no certificate")
+    for name in ("wrong.pem", "missing.pem"):
+        with pytest.raises(InputError, match=name):
+            tls_context(NetworkSettings("127.0.0.1", 0, tmp_path / name))
+
+
+def test_a_user_with_very_many_jobs(team: Team) -> None:
+    """Those of others run at once, requests are answered, and it gets no more than it may."""
+    mallory = team.transport("mallory")
+    entries = [{"command": "sleep 0.1", "pool": "dev"}] * 500
+    latencies, is_over = list[float](), threading.Event()
+
+    def ask() -> None:
+        other = team.transport("bob")
+        while not is_over.is_set():
+            began = time.monotonic()
+            other.get("/v1/jobs", limit=10)
+            latencies.append(time.monotonic() - began)
+            time.sleep(0.01)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for number in range(FLOOD // len(entries)):
+            mallory.post("/v1/jobs", {"jobs": entries, "hold": number > 0})
+        (job,) = team.submit("ann", {"command": "true", "pool": "vision"})
+        began = time.monotonic()
+        assert team.transport("ann").get(job_path(job, "wait"), timeout=60)["state"] == "done"
+        assert time.monotonic() - began < QUICK_SECONDS
+        with pytest.raises(ServerRefusedError) as caught:
+            mallory.post("/v1/jobs", {"jobs": entries * 2, "hold": True})
+        assert caught.value.kind == "limit"
+    finally:
+        is_over.set()
+        asking.join()
+    assert max(latencies) < QUICK_SECONDS
