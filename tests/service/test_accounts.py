@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import signal
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -389,3 +390,31 @@ def test_root_ends_only_processes_of_the_account() -> None:
         for one in (ours, other):
             one.kill()
             one.wait()
+
+
+def test_a_process_that_has_changed_its_account_keeps_nothing_of_root(tmp_path: Path) -> None:
+    """Neither rights, nor the folder that it was in; and others cannot read it."""
+    read, write = os.pipe()
+    (child := os.fork()) or _report(write, tmp_path)
+    os.close(write)
+    with open(read) as file:
+        found = json.load(file)
+    os.waitpid(child, 0)
+    uid, groups = ids(ANN)
+    assert found == [[uid] * 3, groups, "/", "closed", "no way back"]
+
+
+def _report(write: int, folder: Path) -> NoReturn:
+    """What a process of an account has, as JSON."""
+    os.chdir(folder)
+    Account.named(ANN).become()
+    found: list[Any] = [os.getresuid(), sorted(os.getgroups()), os.getcwd()]
+    with suppress(PermissionError):
+        Path("/proc/self/environ").read_bytes()  # It belongs to root now.
+        found.append("open")
+    found.append("closed")
+    with suppress(PermissionError):
+        os.setuid(0)
+    found.append("root" if os.getuid() == 0 else "no way back")
+    os.write(write, json.dumps(found).encode())
+    os._exit(0)
