@@ -127,7 +127,7 @@ def test_without_a_server_the_remedy_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoServerError, match="start one with `slotwise serve`"):
         Client(f"unix:{tmp_path / 'socket'}")
     with pytest.raises(InputError, match="expected unix:"):
-        Client("http://localhost")
+        Client("ftp://localhost")
 
 
 def test_jobs_are_held_released_changed_and_cancelled(
