@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.parse import quote
+from urllib.request import HTTPCookieProcessor, build_opener, urlopen
 
 import pytest
 from distributed import Client
@@ -218,3 +219,60 @@ def test_an_objective_of_deadlines_takes_computations_without_one(
     assert gate.status(client).value > 0
     del futures
     cluster.check_empty()
+
+
+def test_the_live_page_is_served_beside_the_scheduler_when_it_is_asked_for(
+    make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Its link logs one browser in; it shows slots, pools and reasons, and ends with Dask."""
+    pytest.importorskip("uvicorn")
+    cluster = make_cluster()
+    cluster.install("fair", pools=[{"name": "team", "slots_max": 1}])
+    client, end = cluster.client("team"), tmp_path / "end"
+
+    def wait(number: int) -> None:
+        while not end.exists():
+            time.sleep(0.01)
+
+    futures = client.map(wait, range(3), pure=False)
+    until(lambda: gate.status(client).used == 1)
+    link = gate.page(client)
+    base = link.partition("/login")[0]
+    browser = build_opener(HTTPCookieProcessor())
+    with pytest.raises(HTTPError):
+        urlopen(f"{base}/v1/jobs", timeout=20)
+    browser.open(link, timeout=20).read()
+    (job,) = json.load(browser.open(f"{base}/v1/jobs", timeout=20))["jobs"]
+    assert (job["pool"], job["state"], job["slots"], job["tasks"]) == ("team", "running", 1, 3)
+    explained = json.load(
+        browser.open(f"{base}/v1/jobs/{quote(job['id'])}/explain", timeout=20)
+    )
+    assert "max share of 1" in explained["text"]
+    with browser.open(f"{base}/v1/stream", timeout=20) as stream:
+        data = next(line for line in stream if line.startswith(b"data: "))
+    sections = json.loads(data[6:])["common"]["set"]
+    assert sections["pools"]["team"]["used"] == 1
+    assert [one[0] for one in sections["slots"].values()] == [job["id"]]
+    assert gate.page(client).partition("/login")[0] == base
+    end.touch()
+    client.gather(futures)
+    cluster.close()
+
+    def is_over() -> bool:
+        try:
+            urlopen(base, timeout=20)
+        except OSError as error:
+            return "refused" in str(error)
+        return False
+
+    until(is_over)
+
+
+def test_a_gate_loads_no_web_server_unless_it_is_asked_for() -> None:
+    """Schedulers without a page have no such module."""
+    names = "starlette", "uvicorn"
+    code = f"import sys, slotwise.dask; print([n for n in {names} if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

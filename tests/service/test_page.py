@@ -34,10 +34,10 @@ from slotwise.service import page_stream
 from slotwise.service.page_source import (
     LANES_MAX,
     ROWS_MAX,
-    Attempt,
     OwnJob,
+    PageSample,
     PageSnapshot,
-    PoolSample,
+    SlotAttempt,
     StateReader,
 )
 from slotwise.service.page_stream import Lanes, PageHub, differences
@@ -90,20 +90,20 @@ class CountedSource:
         """See `PageSource`."""
         return {"kind": "test", "title": "test", "can": []}
 
-    def sample(self) -> PoolSample:
+    def sample(self) -> PageSample:
         """See `PageSource`."""
         self.samples += 1
-        return PoolSample(float(self.samples), {"a": (1, 2.0)}, {})
+        return PageSample(float(self.samples), {"a": (1, 2.0)}, {})
 
     def snapshot(self, users: Collection[str]) -> PageSnapshot:
         """See `PageSource`."""
         self.snapshots += 1
         self.asked_of.append(sorted(users))
         count = self.snapshots
-        attempt = Attempt("h", 1, f"job-{count}", "a", "p", 0, 1, float(count))
+        attempt = SlotAttempt("h", 1, f"job-{count}", "a", "p", 0, 1, float(count))
         own = {user: {f"{user}-{count}": {"id": f"{user}-{count}"}} for user in users}
         sections = {"facts": {"count": count, "same": 1}, "pools": {}, "hosts": {}, "live": {}}
-        sample = PoolSample(1000.0 + count, {"a": (count, 2.0)}, {})
+        sample = PageSample(1000.0 + count, {"a": (count, 2.0)}, {})
         return PageSnapshot(sample, sections, own, [attempt], {})
 
 
@@ -221,17 +221,19 @@ def test_differences_make_the_one_state_the_other(before: Any, after: Any) -> No
     assert page == after
 
 
-def snapshot(at: float, *running: Attempt, ended: Mapping[Any, str] | None = None) -> Any:
+def snapshot(at: float, *running: SlotAttempt, ended: Mapping[Any, str] | None = None) -> Any:
     """A snapshot with these tasks in slots."""
-    return PageSnapshot(PoolSample(at, {}, {}), {}, {}, running, ended or {})
+    return PageSnapshot(PageSample(at, {}, {}), {}, {}, running, ended or {})
 
 
 def test_a_task_keeps_its_slots_and_what_has_ended_is_drawn() -> None:
     """A task of two slots has two rows; how it ended is that of the attempt."""
-    wide = Attempt("h", 2, "wide", "a", "p", 0, 1, 1.0)
-    first, second = (Attempt("h", 1, job, "a", "p", 0, 1, 2.0) for job in ("first", "second"))
+    wide = SlotAttempt("h", 2, "wide", "a", "p", 0, 1, 1.0)
+    first, second = (
+        SlotAttempt("h", 1, job, "a", "p", 0, 1, 2.0) for job in ("first", "second")
+    )
     lanes = Lanes()
-    slots, bars = lanes.place(snapshot(3.0, wide, first), {})
+    slots, bars = lanes.place(snapshot(3.0, wide, first))
     assert {lane: one[0] for lane, one in slots.items()} == {
         "h:0": "wide",
         "h:1": "wide",
@@ -239,7 +241,7 @@ def test_a_task_keeps_its_slots_and_what_has_ended_is_drawn() -> None:
     }
     assert not bars
     ended = {("wide", "p", 0, 1): "failed"}
-    later, bars = lanes.place(snapshot(5.0, first, second, ended=ended), slots)
+    later, bars = lanes.place(snapshot(5.0, first, second, ended=ended))
     assert {lane: one[0] for lane, one in later.items()} == {"h:2": "first", "h:0": "second"}
     assert [(bar[0], bar[1], bar[3], bar[-1]) for bar in bars] == [
         ("h:0", 1.0, "wide", "failed"),

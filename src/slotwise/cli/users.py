@@ -172,12 +172,15 @@ def print_page(
         webbrowser.open(url)
 
 
+COMMANDS = {"login": login, "logout": logout, "page": print_page}
+"""The commands by name, besides `token`, which has several."""
+
+
 def add_user_commands(app: Application) -> None:
     """Add the commands of this module to an application."""
     app.add_typer(token, name="token")
-    app.command("login")(login)
-    app.command("logout")(logout)
-    app.command("page")(print_page)
+    for name, command in COMMANDS.items():
+        app.command(name)(command)
 
 
 def _network_place(url: str) -> ServerPlace:

@@ -18,6 +18,7 @@ from slotwise.core.pools import Pool
 
 try:
     from slotwise.dask.gate import Gate
+    from slotwise.dask.live_page import page
     from slotwise.dask.options import GateOptions
     from slotwise.dask.preload import dask_setup
     from slotwise.dask.serving import status
@@ -25,7 +26,7 @@ try:
 except ImportError as missing:
     raise MissingExtraError("the gate", "dask", missing) from missing
 
-__all__ = ["Gate", "GateOptions", "GateStatus", "dask_setup", "install", "status"]
+__all__ = ["Gate", "GateOptions", "GateStatus", "dask_setup", "install", "page", "status"]
 
 
 def install(client: Any, **options: Any) -> None:

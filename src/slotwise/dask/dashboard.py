@@ -211,7 +211,8 @@ def _facts(status: GateStatus) -> str:
         f"<p>{gate}. {status.used:,} of {counted(status.slots, 'slot')} used,"
         f" {counted(status.held, 'task')} held. {counted(status.completed, 'computation')}"
         f" completed with value {show(status.value)}; lower bound"
-        f" {show(status.lower_bound)}.{more}</p>"
+        f" {show(status.lower_bound)}.{more} <code>slotwise.dask.page(client)</code> returns a"
+        " link to the live page, with the task in each slot.</p>"
         f'<p style="color:{MUTED}">{LEGEND}</p>'
     )
 

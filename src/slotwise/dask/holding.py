@@ -41,6 +41,7 @@ To show the gate (`serving.py`, `dashboard.py`), without which it works:
 Scheduler.handlers                                       Dask's extensions add handlers to it
 Scheduler.log_event                                      a documented method
 Scheduler.http_application                               for a page and JSON by HTTP
+Scheduler.extensions, .address                           an extension has `teardown`
 distributed.dashboard.core.BokehApplication              a function without an underscore
 distributed.dashboard.scheduler.template_variables       the same; entries are added to its menu
 distributed.dashboard.components.scheduler.env, .BOKEH_THEME   the style of Dask's pages

@@ -41,7 +41,7 @@ REASON_SECONDS = 0.001
 """For how long a snapshot finds why jobs wait. Others keep their last reasons."""
 
 
-class Attempt(NamedTuple):
+class SlotAttempt(NamedTuple):
     """A task that runs."""
 
     host: str
@@ -55,7 +55,7 @@ class Attempt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolSample:
+class PageSample:
     """The slots of pools, used and of their shares, and used resources, at an instant."""
 
     at: float
@@ -73,10 +73,10 @@ class PageSnapshot:
     ended     the attempts that have lately failed or were stopped, and which of both
     """
 
-    sample: PoolSample
+    sample: PageSample
     sections: Mapping[str, Section]
     own: Mapping[str, Section]
-    running: Sequence[Attempt]
+    running: Sequence[SlotAttempt]
     ended: Mapping[tuple[str, str, int, int], str]
 
 
@@ -87,7 +87,7 @@ class PageSource(Protocol):
         """What does not change: its `kind`, its `title`, and what the page `can` do."""
         ...
 
-    def sample(self) -> PoolSample:
+    def sample(self) -> PageSample:
         """The pools now. Costs little: O(pools and hosts)."""
         ...
 
@@ -118,7 +118,7 @@ class StateReader:
         self._places: dict[str, tuple[int, list[str]]] = {}
         self._next_places = 0.0
 
-    def sample(self) -> PoolSample:
+    def sample(self) -> PageSample:
         """The slots that pools use and should have, and resources in use."""
         pools: dict[str, list[float]] = {name: [0, 0.0] for name in self._state.pools}
         for share in self._shares():
@@ -126,7 +126,7 @@ class StateReader:
             total[0] += share.running
             total[1] += share.share
         pools.pop(self._held, None)
-        return PoolSample(
+        return PageSample(
             time.time(),
             {name: (int(used), round(share, 2)) for name, (used, share) in pools.items()},
             self._resources(),
@@ -205,7 +205,7 @@ class StateReader:
         return {name: _used(name, total[name], free[name]) for name in sorted(total)}
 
     def _pools(
-        self, sample: PoolSample, jobs: Counter[str], active: Counter[str]
+        self, sample: PageSample, jobs: Counter[str], active: Counter[str]
     ) -> dict[str, Any]:
         """The pools, each with the jobs of those below it."""
         state = self._state
@@ -275,10 +275,10 @@ class StateReader:
             }
         return found
 
-    def _attempts(self, busy: Iterable[PhaseState]) -> Iterable[Attempt]:
+    def _attempts(self, busy: Iterable[PhaseState]) -> Iterable[SlotAttempt]:
         for phase in busy:
             for launch, begun, _ in phase.launches.values():
-                yield Attempt(
+                yield SlotAttempt(
                     launch.host,
                     phase.width,
                     phase.job.id,
@@ -383,7 +383,7 @@ class CoreSource:
         """See `PageSource`."""
         return {"kind": "session", "title": self._title, "can": ["cancel"]}
 
-    def sample(self) -> PoolSample:
+    def sample(self) -> PageSample:
         """See `PageSource`."""
         return self._core.ask(self._reader.sample)
 

@@ -20,11 +20,11 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from slotwise.service.page_source import (
-    Attempt,
+    PageSample,
     PageSnapshot,
     PageSource,
-    PoolSample,
     Section,
+    SlotAttempt,
 )
 
 INTERVAL_SECONDS = 1.0
@@ -58,7 +58,7 @@ class Tick:
     number: int
     sections: Mapping[str, Section]
     own: Mapping[str, Section]
-    sample: PoolSample
+    sample: PageSample
     bars: Sequence[Bar] = ()
     _sent: dict[str | None, str] = field(default_factory=dict)
 
@@ -91,12 +91,13 @@ class Lanes:
     """Which task is in which slot: a task keeps its slots, others get the first free ones."""
 
     def __init__(self) -> None:
-        self._of: dict[Attempt, list[str]] = {}
+        self._of: dict[SlotAttempt, list[str]] = {}
+        self._last: dict[str, SlotAttempt] = {}  # by slot
         self._free: dict[str, list[int]] = {}
         self._next: Counter[str] = Counter()
 
-    def place(self, snapshot: PageSnapshot, before: Section) -> tuple[Section, list[Bar]]:
-        """The tasks by slot, and the bars of those that have ended since `before`."""
+    def place(self, snapshot: PageSnapshot) -> tuple[Section, list[Bar]]:
+        """The tasks by slot, and the bars of those that have ended since the last snapshot."""
         at, running = snapshot.sample.at, dict.fromkeys(snapshot.running)
         for attempt in [one for one in self._of if one not in running]:
             for lane in self._of.pop(attempt):
@@ -104,19 +105,19 @@ class Lanes:
         for attempt in running:
             if attempt not in self._of:
                 self._of[attempt] = [self._take(attempt.host) for _ in range(attempt.slots)]
-        slots: Section = {
-            lane: [one.job, one.pool, one.phase, one.task, one.attempt, one.begun]
-            for one, lanes in self._of.items()
-            for lane in lanes
-        }
+        now = {lane: one for one, lanes in self._of.items() for lane in lanes}
         bars = list[Bar]()
-        for lane, (job, pool, phase, task, attempt, begun) in before.items():
-            now = slots.get(lane)
-            if now != [job, pool, phase, task, attempt, begun]:
-                end = at if now is None else min(at, max(begun, now[-1]))
-                how = snapshot.ended.get((job, phase, task, attempt), "done")
-                bars.append((lane, begun, round(end, 3), job, pool, task, attempt, how))
-        return slots, bars
+        for lane, one in self._last.items():
+            if (later := now.get(lane)) != one:
+                end = at if later is None else min(at, max(one.begun, later.begun))
+                how = snapshot.ended.get((one.job, one.phase, one.task, one.attempt), "done")
+                task = one.job, one.pool, one.task, one.attempt
+                bars.append((lane, one.begun, round(end, 3), *task, how))
+        self._last = now
+        return {
+            lane: [one.job, one.pool, one.task, one.attempt, one.begun]
+            for lane, one in now.items()
+        }, bars
 
     def _take(self, host: str) -> str:
         if free := self._free.setdefault(host, []):
@@ -135,8 +136,8 @@ class PageHub:
         self._source, self._lanes = source, Lanes()
         self._users: Counter[str] = Counter()  # of the open pages
         self._ticks: deque[Tick] = deque(maxlen=TICKS_MAX)
-        self._fine: deque[PoolSample] = deque(maxlen=FINE_MAX)
-        self._coarse: deque[PoolSample] = deque(maxlen=COARSE_MAX)
+        self._fine: deque[PageSample] = deque(maxlen=FINE_MAX)
+        self._coarse: deque[PageSample] = deque(maxlen=COARSE_MAX)
         self._bars: deque[Bar] = deque(maxlen=BARS_MAX)
         self._ticked, self._opened = asyncio.Condition(), asyncio.Event()
         self.is_closed = False
@@ -164,12 +165,9 @@ class PageHub:
 
     async def _tick(self) -> None:
         snapshot = await run_in_threadpool(self._source.snapshot, list(self._users))
-        last = self._ticks[-1] if self._ticks else None
-        before = {} if last is None else last.sections["slots"]
-        slots, bars = self._lanes.place(snapshot, before)
-        number = 1 if last is None else last.number + 1
+        slots, bars = self._lanes.place(snapshot)
         sections = {**snapshot.sections, "slots": slots}
-        tick = Tick(number, sections, snapshot.own, snapshot.sample, bars)
+        tick = Tick(self._last + 1, sections, snapshot.own, snapshot.sample, bars)
         self._bars.extend(bars)
         self._fine.append(snapshot.sample)
         self._keep(snapshot.sample)
@@ -177,7 +175,7 @@ class PageHub:
             self._ticks.append(tick)
             self._ticked.notify_all()
 
-    def _keep(self, sample: PoolSample) -> None:
+    def _keep(self, sample: PageSample) -> None:
         if not self._coarse or sample.at >= self._coarse[-1].at + SAMPLE_SECONDS:
             self._coarse.append(sample)
 
@@ -252,7 +250,7 @@ def differences(
     return {"set": changed, "removed": removed}
 
 
-def columns(samples: Sequence[PoolSample]) -> dict[str, Any]:
+def columns(samples: Sequence[PageSample]) -> dict[str, Any]:
     """Samples as columns: of pools the used slots and the share, of resources use and all."""
     pools = dict.fromkeys(name for one in samples for name in one.pools)
     kinds = dict.fromkeys(name for one in samples for name in one.resources)

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import webbrowser
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -56,42 +56,7 @@ class SessionSource(CoreSource):
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the jobs that are not over and of the last that ended, as of a service."""
-        wanted = set(filter(None, query.get("state", "").split(",")))
-        limit, skip = (int(query.get(name) or 0) for name in ("limit", "offset"))
-        limit = min(limit or 100, LIST_MAX)
-
-        def is_wanted(row: Mapping[str, Any]) -> bool:
-            return (
-                (not wanted or row["state"] in wanted)
-                and query.get("pool", row["pool"]) == row["pool"]
-                and query.get("search", "") in row["id"]
-            )
-
-        rows = [row for row in self._core.ask(lambda: list(self._rows())) if is_wanted(row)]
-        if (key := query.get("sort", "number")) in ("begun", "ended", "pool"):
-            rows.sort(key=lambda row: row[key] or "" if key == "pool" else row[key] or 0.0)
-        if query.get("order") != "oldest":
-            rows.reverse()
-        found = rows[skip : skip + limit]
-        return {
-            "jobs": found if query.get("order") == "oldest" else found[::-1],
-            "more": len(rows) > skip + limit,
-        }
-
-    def job(self, name: str) -> dict[str, Any]:
-        """A job with its tasks that run. InputError for one that is not known any more."""
-
-        def read() -> dict[str, Any]:
-            row = next((one for one in self._rows() if one["id"] == name), None)
-            if row is None:
-                raise InputError(f"job {name!r} is not known any more")
-            tasks = [
-                {"task": one.task, "state": "running", "attempt": one.attempt, "host": one.host}
-                for one in self._core.state.attempts_of(name)
-            ]
-            return {**row, "tasks_listed": tasks}
-
-        return self._core.ask(read)
+        return listed(self._core.ask(lambda: list(self._rows())), query)
 
     def explained(self, name: str) -> dict[str, Any]:
         """Why a job holds no more slots."""
@@ -144,6 +109,27 @@ class SessionSource(CoreSource):
             }
 
 
+def listed(rows: Iterable[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """What `GET /v1/jobs` answers, of jobs in order of arrival."""
+    states = set(filter(None, query.get("state", "").split(",")))
+    limit, skip = (int(query.get(name) or 0) for name in ("limit", "offset"))
+    limit, is_oldest = min(limit or 100, LIST_MAX), query.get("order") == "oldest"
+    wanted = [
+        row
+        for row in rows
+        if (not states or row["state"] in states)
+        and query.get("pool", row["pool"]) == row["pool"]
+        and query.get("ids", row["id"]) == row["id"]
+        and query.get("search", "") in row["id"]
+    ]
+    if (key := query.get("sort")) in ("begun", "ended", "pool"):
+        wanted.sort(key=lambda row: (row[key] is not None, row[key]))
+    if not is_oldest:
+        wanted.reverse()
+    found = wanted[skip : skip + limit]
+    return {"jobs": found if is_oldest else found[::-1], "more": len(wanted) > skip + limit}
+
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -152,22 +138,23 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
-        except InputError as error:
-            return refusal(404, "missing", str(error))
         except (SlotwiseError, RuntimeError, ValueError) as error:
             return refusal(400, "input", str(error))
 
     return answer
 
 
-def session_app(source: SessionSource, hub: PageHub) -> Starlette:
-    """The routes of the page of a session: a part of those of a service."""
+def session_app(source: Any, hub: PageHub) -> Starlette:
+    """The routes of the page of a session, as of a service; of others, those that they can."""
 
     async def jobs(request: Request) -> Response:
         return PlainResponse(await run_in_threadpool(source.jobs, request.query_params))
 
     async def one(request: Request) -> Response:
-        return PlainResponse(await run_in_threadpool(source.job, _name(request)))
+        found = await run_in_threadpool(source.jobs, {"ids": _name(request)})
+        if not found["jobs"]:
+            return refusal(404, "missing", f"job {_name(request)!r} is not known any more")
+        return PlainResponse({**found["jobs"][0], "tasks_listed": []})
 
     async def explain(request: Request) -> Response:
         return PlainResponse(await run_in_threadpool(source.explained, _name(request)))
@@ -187,17 +174,15 @@ def session_app(source: SessionSource, hub: PageHub) -> Starlette:
         )
         return StreamingResponse(pieces, media_type="application/octet-stream")
 
-    job = "/v1/jobs/{job:path}"
-    return Starlette(
-        routes=[
-            *page_routes(hub),
-            Route("/v1/jobs", _answering(jobs)),
-            Route(f"{job}/explain", _answering(explain)),
-            Route(f"{job}/logs", _answering(logs)),
-            Route(f"{job}/cancel", _answering(cancel), methods=["POST"]),
-            Route(job, _answering(one)),
-        ]
-    )
+    job, can = "/v1/jobs/{job:path}", source.about()["can"]
+    routes = {
+        "history": Route("/v1/jobs", _answering(jobs)),
+        "explain": Route(f"{job}/explain", _answering(explain)),
+        "logs": Route(f"{job}/logs", _answering(logs)),
+        "cancel": Route(f"{job}/cancel", _answering(cancel), methods=["POST"]),
+    }
+    able = [route for name, route in routes.items() if name in can]
+    return Starlette(routes=[*page_routes(hub), *able, Route(job, _answering(one))])
 
 
 def _name(request: Request) -> str:

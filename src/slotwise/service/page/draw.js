@@ -183,7 +183,7 @@ export class Times {
       }
     };
     for (const [lane, begun, end, , pool, , , how] of model.bars) mark(lane, begun, end, pool, how);
-    for (const [lane, [, pool, , , , begun]] of Object.entries(model.sections.slots)) mark(lane, begun, model.at, pool, "running");
+    for (const [lane, [, pool, , , begun]] of Object.entries(model.sections.slots)) mark(lane, begun, model.at, pool, "running");
     context.restore();
     const each = Math.ceil(13 / row);
     lanes.forEach((lane, n) => { if (n % each === 0) label(lane.replace(/^localhost:/, "slot "), top + n * row + Math.min(row, 13) / 2); });
@@ -209,7 +209,10 @@ export class Times {
     let task = null;
     if (lane) {
       const now = model.sections.slots[lane];
-      if (now && now[5] <= at) task = {job: now[0], pool: now[1], task: now[3], attempt: now[4], begun: now[5], end: model.at, how: "running"};
+      if (now && now[4] <= at) {
+        const [job, pool, number, attempt, begun] = now;
+        task = {job, pool, task: number, attempt, begun, end: model.at, how: "running"};
+      }
       else for (let n = model.bars.length - 1; n >= 0 && !task; n--) {
         const [name, begun, end, job, pool, number, attempt, how] = model.bars[n];
         if (name === lane && begun <= at && at <= end) task = {job, pool, task: number, attempt, begun, end, how};
