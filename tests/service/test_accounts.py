@@ -7,6 +7,7 @@ import pwd
 import signal
 import socket
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import pytest
 from service.accounts import ANN, BOB, AccountServer, folder_of, missing, serving
 from slotwise.core.errors import InputError
 from slotwise.jobs.accounts import Account
+from slotwise.jobs.endings import send_to_own
 from slotwise.service.access import User
 from slotwise.service.forker import LoopWaits, TimedStream
 from slotwise.service.settings import Settings
@@ -370,3 +372,20 @@ def test_the_loop_waits_less_for_an_account_that_has_let_it_wait() -> None:
         waits.has_waited(ann, found[-1])
     assert found == pytest.approx([10, 2.5, 0.625, 0.15625, 0.0390625, 0.02], rel=0.1)
     assert waits.seconds(bob) == 10
+
+
+def test_root_ends_only_processes_of_the_account() -> None:
+    """The number of one that has ended may be that of a process of another user."""
+    uid = ids(ANN)[0]
+    ours = subprocess.Popen(["sleep", "1000"], user=uid, cwd="/")
+    other = subprocess.Popen(["sleep", "1000"], user=ids(BOB)[0], cwd="/")
+    try:
+        send_to_own([ours.pid, other.pid, 2**22 + 1], signal.SIGKILL, uid)
+        assert ours.wait(60) == -signal.SIGKILL
+        assert other.poll() is None
+        send_to_own([other.pid], signal.SIGTERM, None)
+        assert other.wait(60) == -signal.SIGTERM
+    finally:
+        for one in (ours, other):
+            one.kill()
+            one.wait()
