@@ -19,7 +19,7 @@ from click.testing import Result
 
 from fake_service import FakeService, fake_service
 from slotwise.__main__ import VERBS
-from slotwise.cli import following
+from slotwise.cli import following, users
 from slotwise.cli import service as verbs
 from slotwise.cli.following import exit_code
 from slotwise.cli.submit import entry_of, parse_words, request_of
@@ -285,7 +285,7 @@ def test_pools_and_workers_are_shown(slotwise: Any, service: FakeService) -> Non
 
 def test_output_is_that_of_the_server_s_job(slotwise: Any, service: FakeService) -> None:
     """Of one task as it is; of several with headers."""
-    header = {"task": 0, "attempt": 1, "stream": "out"}
+    header = {"run": 1, "phase": "run", "task": 0, "attempt": 1, "stream": "out"}
     service.output["17"] = [(header, b"a\xff"), ({**header, "stream": "err"}, b"e\n")]
     done = slotwise("logs", "17")
     assert (done.exit_code, done.stdout_bytes, done.stderr) == (0, b"a\xff", "e\n")
@@ -304,7 +304,7 @@ def test_a_run_on_a_server_follows_and_waits(
     """Output of several jobs has headers; the exit code is that of a run."""
     text = 'slotwise: 1\njobs: [{id: a, command: ["true"]}, {id: b, command: ["true"]}]\n'
     (folder / "w.yaml").write_text(text)
-    header = {"task": 0, "attempt": 1, "stream": "out"}
+    header = {"run": 1, "phase": "run", "task": 0, "attempt": 1, "stream": "out"}
     service.output = {"a": [(header, b"from a\n")], "b": []}
     done = slotwise("run", "w.yaml", "--server", service.url)
     assert (done.exit_code, done.stderr) == (0, "slotwise: submitted a, b\n")
@@ -317,7 +317,7 @@ def test_a_run_on_a_server_follows_and_waits(
 
 def test_fast_commands_are_all_that_ask_a_server() -> None:
     """The names that __main__ has are those of the module."""
-    assert {"submit", *verbs.COMMANDS} == VERBS
+    assert {"submit", *verbs.COMMANDS, *users.COMMANDS, "token"} == VERBS
 
 
 def test_a_submission_loads_no_scheduler(service: FakeService, folder: Path) -> None:

@@ -99,7 +99,7 @@ def test_values_that_no_job_can_have_are_refused(server: RunningServer) -> None:
 
 def test_ids_that_look_like_paths_stay_in_the_folder(server: RunningServer) -> None:
     """Their output is found, and forgotten with them."""
-    jobs = [".", "..", "/", "../../evil", "%2e", "a/wait", "*", "é" * 200]
+    jobs = [".", "..", "/", "../../evil", "%2e", "a/b", "*", "é" * 200]
     assert server.submit(*({"id": job, "command": "echo hi"} for job in jobs)) == jobs
     commands = server.folder / "service" / "commands"
     for job in jobs:

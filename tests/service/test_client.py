@@ -126,7 +126,9 @@ def test_without_a_server_the_remedy_is_named(tmp_path: Path) -> None:
     """At once, and for a URL of another kind."""
     with pytest.raises(NoServerError, match="start one with `slotwise serve`"):
         Client(f"unix:{tmp_path / 'socket'}")
-    with pytest.raises(InputError, match="expected unix:"):
+    with pytest.raises(InputError, match="unix:"):
+        Client("ftp://localhost")
+    with pytest.raises(SlotwiseError, match="slotwise login"):
         Client("http://localhost")
 
 

@@ -20,7 +20,7 @@ from service.teams import CONFIG, Team, running_team
 from slotwise.service import listening
 from slotwise.service.limits import OPEN_MAX, WRONG_AT_ONCE
 from slotwise.service.listening import NetworkListener
-from slotwise.service.settings import Network
+from slotwise.service.settings import NetworkSettings
 from slotwise.service.transport import ServerRefusedError, job_path
 from slotwise.service.wire import frame
 from waiting import until
@@ -252,7 +252,7 @@ async def listener(most: int = 100) -> AsyncIterator[NetworkListener]:
         else:
             await JSONResponse({})(scope, receive, send)
 
-    made = NetworkListener(Network("127.0.0.1", 0), app, ServerState(), most)
+    made = NetworkListener(NetworkSettings("127.0.0.1", 0), app, ServerState(), most)
     made.start()
     try:
         yield made
@@ -363,7 +363,7 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "wrong.pem").write_text("no certificate")
     for name in ("wrong.pem", "missing.pem"):
         with pytest.raises(InputError, match=name):
-            tls_context(Network("127.0.0.1", 0, tmp_path / name))
+            tls_context(NetworkSettings("127.0.0.1", 0, tmp_path / name))
 
 
 def test_a_user_with_very_many_jobs(team: Team) -> None:

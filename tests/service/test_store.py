@@ -59,7 +59,7 @@ def test_a_job_is_read_as_it_was_added_also_after_opening_again(folder: Path) ->
         made = StoredJob(
             *(number, id, "object", "name", LARGE, None, "/home/\udcff", "p/q", "high", 2.5),
             *(1790000000.5, "ann", ("a", "b"), 7, 1.0, 2.0, None, "open", "r\udce4", 3, b"out"),
-            *(True, 1, False, "stream", True, "client", {"weight": [1, 2]}),
+            *(True, 1, False, "stream", True, "client", "account", {"weight": [1, 2]}),
         )
         assert store.add([made]).result() == ("train",)
     assert (folder.stat().st_mode & 0o777, (folder / "store.db").stat().st_mode & 0o777) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -32,7 +33,7 @@ from slotwise.service.credentials import (
 )
 from slotwise.service.limits import KEYS_MAX, RateLimit, group_of
 from slotwise.service.rights import JobQuota, LimitError, plain_name, scoped
-from slotwise.service.settings import Network, Settings
+from slotwise.service.settings import NetworkSettings, Settings
 from slotwise.service.store import Store
 from slotwise.service.tokens import TOKENS_MAX, Tokens
 from slotwise.service.transport import ServerRefusedError, job_path
@@ -235,7 +236,9 @@ def test_a_configuration_of_users(tmp_path: Path) -> None:
         "roles = {dev = 'manage'}\n"
     )
     settings = settings_of(file, {})
-    assert settings.network == Network("0.0.0.0", 1, tmp_path / "c.pem", hosts=("b.example",))
+    assert settings.network == NetworkSettings(
+        "0.0.0.0", 1, tmp_path / "c.pem", hosts=("b.example",)
+    )
     assert settings.network.url(8443) == "https://b.example:8443"
     assert settings.users == {
         "ann": User("ann", "ann", {"*": Role.SUBMIT}),
@@ -243,8 +246,30 @@ def test_a_configuration_of_users(tmp_path: Path) -> None:
     }
     given = {"listen": "[::1]:2", "certificate": Path("d.pem")}
     network = settings_of(file, given).network
-    assert network == Network("::1", 2, Path("d.pem"), hosts=("b.example",))
+    assert network == NetworkSettings("::1", 2, Path("d.pem"), hosts=("b.example",))
     assert settings_of(None, {}).network is None
+
+
+def test_the_configuration_on_the_page_is_one(tmp_path: Path) -> None:
+    """But for the accounts, which this machine does not have."""
+    page = Path(__file__).parents[2] / "docs" / "howto" / "share-the-service.md"
+    first, second = re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    file = tmp_path / "team.toml"
+    file.write_text(first.replace("run_as = true", ""))
+    settings = settings_of(file, {})
+    assert {name: user.account for name, user in settings.users.items()} == {
+        "ann": "ann",
+        "bob": "bob2",
+    }
+    assert settings.users["bob"].may(Role.MANAGE, *settings.pools_of("research"))
+    file.write_text(second)
+    assert settings_of(file, {}).network == NetworkSettings(
+        "0.0.0.0",
+        8443,
+        tmp_path / "cert.pem",
+        tmp_path / "key.pem",
+        hosts=("build.example.org",),
+    )
 
 
 def test_accounts_must_exist_where_work_runs_as_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -519,10 +544,14 @@ def test_a_client_of_another_host(team: Team, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SSL_CERT_FILE", team.ca)
     with Client(team.url) as client:
         executor = client.executor(pool="research")
-        assert executor.submit(pow, 2, 10).result(60) == 1024
+        first = executor.submit(pow, 2, 10)
+        assert first.result(60) == 1024
         assert list(executor.map(abs, range(-20, 0), chunksize=5)) == list(range(20, 0, -1))
         with pytest.raises(InputError, match="output is missing"):
             client.command("true", id="c", pool="research")
+    with Client(team.url) as client:
+        assert client.job(first.job).result(60)[0] == 1024
+    assert team.transport("bob").get(job_path(first.job))["stream"] is None
     (job,) = team.submit(
         "ann", {"command": "echo $HOME $A $USER", "pool": "research"}, environ={"A": "b"}
     )

@@ -27,8 +27,12 @@ def added(a, b):
         raise ValueError(f"{a} is too large")
     return a + b
 
-def state_of(job):
-    return job.get_info(mode="force").get("State")
+def state_of(job, *passing):
+    while (state := job.get_info(mode="force").get("State")) in passing:
+        time.sleep(0.1)
+    return state
+
+OPEN = "PENDING", "RUNNING"
 
 executor = submitit.SlurmExecutor("logs")
 executor.update_parameters(time=5, mem="50MB", cpus_per_task=1, array_parallelism=2)
@@ -36,13 +40,10 @@ one = executor.submit(added, 2, 3)
 several = executor.map_array(added, [1, 2, 11], [10, 20, 30])
 last = executor.submit(time.sleep, 100)
 print(one.result(), [job.result() for job in several[:2]], several[2].exception() is not None)
-print([job.job_id.split("_")[1] for job in several], state_of(one), state_of(several[2]))
-while state_of(last) != "RUNNING":
-    time.sleep(0.1)
+print([one.job_id.split("_")[1] for one in several], state_of(one, *OPEN))
+print(state_of(several[2], *OPEN), state_of(last, "PENDING"))
 last.cancel(check=True)
-while state_of(last) == "RUNNING":
-    time.sleep(0.1)
-print(state_of(last), last.done())
+print(state_of(last, "RUNNING"), last.done())
 """
 
 
@@ -52,7 +53,8 @@ def test_submitit_runs_calls_and_arrays(slurm: SlurmShell) -> None:
     printed = slurm(sys.executable, "program.py").splitlines()
     assert printed == [
         "5 [11, 22] True",
-        "['0', '1', '2'] COMPLETED FAILED",
+        "['0', '1', '2'] COMPLETED",
+        "FAILED RUNNING",
         "CANCELLED True",
     ]
 

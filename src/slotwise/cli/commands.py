@@ -14,8 +14,8 @@ import typer
 from slotwise import api
 from slotwise.cli.application import print_json
 from slotwise.cli.following import server_with
-from slotwise.cli.parsing import Json, seconds_option
-from slotwise.cli.service import Server, complete_jobs
+from slotwise.cli.parsing import Json, Server, seconds_option
+from slotwise.cli.service import complete_jobs
 from slotwise.cli.terminal import last_run
 from slotwise.core.dependencies import in_order
 from slotwise.core.errors import InputError, suggestion

@@ -19,8 +19,8 @@ import typer
 from slotwise.backends.attempt_logs import ERR, OUT, AttemptFile, attempt_files, file_name
 from slotwise.cli.application import print_json, show_message
 from slotwise.cli.following import print_logs, server_with
-from slotwise.cli.parsing import Json
-from slotwise.cli.service import Server, complete_jobs
+from slotwise.cli.parsing import Json, Server
+from slotwise.cli.service import complete_jobs
 from slotwise.cli.streams import has_reader
 from slotwise.cli.terminal import last_run
 from slotwise.core.dependencies import MAX_NAMES

@@ -32,11 +32,11 @@ from slotwise.cli.options import (
     objective_asked,
     parse_slots,
 )
-from slotwise.cli.parsing import Json, parse_resources, seconds_option
+from slotwise.cli.parsing import Json, Server, parse_resources, seconds_option
 from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
 from slotwise.cli.serve import serve
-from slotwise.cli.service import Server, add_commands
+from slotwise.cli.service import add_commands
 from slotwise.cli.terminal import (
     cluster_left_out,
     results_shown,

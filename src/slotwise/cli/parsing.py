@@ -13,6 +13,15 @@ from slotwise.core.resources import MEMORY
 from slotwise.core.units import is_number_text, seconds_or_duration
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="The server: unix:PATH or https://HOST:PORT [default: $SLOTWISE_SERVER, or your"
+        " own].",
+    ),
+]
 
 
 def seconds_option(help: str, least: float | None = None) -> Any:

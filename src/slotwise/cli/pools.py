@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from slotwise.cli.application import Application, show_message
-from slotwise.cli.parsing import Json
-from slotwise.cli.service import Server, show_pools
+from slotwise.cli.parsing import Json, Server
+from slotwise.cli.service import show_pools
 
 pools = Application()
 

@@ -18,7 +18,7 @@ from slotwise.cli.parsing import parse_resources
 from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.policy.scheduler import ALLOCATORS
 from slotwise.service.access import SUBMITS, User, roles_of
-from slotwise.service.settings import Network, Settings
+from slotwise.service.settings import NetworkSettings, Settings
 from slotwise.service.transport import NoServerError, Transport
 from slotwise.service.wire import service_folder
 from slotwise.workload.file import read_sharing
@@ -193,7 +193,7 @@ def _users_of(service: ServiceEntry) -> dict[str, User]:
 
 def _network_of(
     service: ServiceEntry | None, folder: Path, given: Mapping[str, Any]
-) -> Network | None:
+) -> NetworkSettings | None:
     """Where the server listens besides its socket; paths of its file begin at its folder."""
     service = service or ServiceEntry()
     listen = given["listen"] or service.listen
@@ -206,7 +206,7 @@ def _network_of(
             raise InputError("certificate, key and plain are for a network; state listen, too")
         return None
     plain = given["plain"] or service.plain
-    return Network.of(
+    return NetworkSettings.of(
         listen, certificate=files[0], key=files[1], plain=plain, hosts=tuple(service.hosts)
     )
 

@@ -22,7 +22,8 @@ from slotwise.cli.application import (
     show_message,
 )
 from slotwise.cli.following import LIVE, exit_code, is_over, show_end, wait_for, wait_for_any
-from slotwise.cli.parsing import Json, seconds_option
+from slotwise.cli.parsing import Json, Server, seconds_option
+from slotwise.cli.users import add_user_commands
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service.transport import NoServerError, Transport, job_path
 
@@ -59,15 +60,6 @@ def _asked_to_complete(path: str, key: str, **query: Any) -> list[Mapping[str, A
     return found
 
 
-Server = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        metavar="URL",
-        help="The server: unix:PATH or https://HOST:PORT [default: $SLOTWISE_SERVER, or your"
-        " own].",
-    ),
-]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A job.", autocompletion=complete_jobs)]
 Ids = Annotated[
     list[str], typer.Argument(metavar="ID...", help="Jobs.", autocompletion=complete_jobs)
@@ -446,8 +438,6 @@ COMMANDS = {
 
 def add_commands(app: Application) -> None:
     """Add the commands of this module to an application."""
-    from slotwise.cli.users import add_user_commands
-
     app.command("submit", cls=SubmitCommand)(_for_help())
     command: Any
     for name, command in COMMANDS.items():

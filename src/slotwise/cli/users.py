@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from slotwise.cli.application import Application, print_json, show_message
-from slotwise.cli.parsing import Json, seconds_option
-from slotwise.cli.service import Server
+from slotwise.cli.parsing import Json, Server, seconds_option
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service.transport import Transport
 from slotwise.service.wire import ServerPlace, server_place
@@ -173,12 +172,15 @@ def print_page(
         webbrowser.open(url)
 
 
+COMMANDS = {"login": login, "logout": logout, "page": print_page}
+"""The commands by name, besides `token`, which has several."""
+
+
 def add_user_commands(app: Application) -> None:
     """Add the commands of this module to an application."""
     app.add_typer(token, name="token")
-    app.command("login")(login)
-    app.command("logout")(logout)
-    app.command("page")(print_page)
+    for name, command in COMMANDS.items():
+        app.command(name)(command)
 
 
 def _network_place(url: str) -> ServerPlace:

@@ -14,7 +14,7 @@ WAIT_BOUNDS = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_40
 """The bounds of the histogram of waits, in seconds."""
 
 
-class JobWaits:
+class WaitHistogram:
     """How long jobs waited for their first task: how many up to each bound, and the sum."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class ServiceCounts:
     preemptions: Counter[str] = field(default_factory=Counter)
     attempts: Counter[str] = field(default_factory=Counter)
     jobs: Counter[tuple[str, str]] = field(default_factory=Counter)
-    waits: dict[str, JobWaits] = field(default_factory=dict)
+    waits: dict[str, WaitHistogram] = field(default_factory=dict)
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def turn(self, events: Iterable[Event], decisions: Iterable[Decision]) -> None:
@@ -59,4 +59,4 @@ class ServiceCounts:
 
     def begins(self, pool: str, seconds: float) -> None:
         """Count a job whose first task begins, so long after its submission."""
-        self.waits.setdefault(pool, JobWaits()).add(max(0.0, seconds))
+        self.waits.setdefault(pool, WaitHistogram()).add(max(0.0, seconds))

@@ -39,7 +39,7 @@ SECURITY_HEADERS = (
 """Headers of all answers to a network, unless the answer states its own."""
 
 
-class RefusedError(Exception):
+class ExchangeEndedError(Exception):
     """The request ends here, whatever its handler does; the exchange has the answer."""
 
 
@@ -81,7 +81,7 @@ class Exchange:
             load.bytes -= self._size
 
     async def receive(self) -> Message:
-        """The next piece of the body. RefusedError if it is too long, or too slow."""
+        """The next piece of the body. ExchangeEndedError if it is too long, or too slow."""
         if self._is_whole:
             return await self._receive()
         try:
@@ -103,7 +103,7 @@ class Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer. RefusedError if the user may no longer have it."""
+        """Send a part of the answer. ExchangeEndedError if the user may no longer have it."""
         if self.refusal is not None:  # Its handler has an answer of its own to this error.
             return
         if message["type"] == "http.response.start":
@@ -120,9 +120,9 @@ class Exchange:
         self.refusal, self._is_valid = None, lambda: True
         await answer(scope, self._receive, self.send)
 
-    def _refused(self, status: int, kind: str, message: str) -> RefusedError:
+    def _refused(self, status: int, kind: str, message: str) -> ExchangeEndedError:
         self.refusal = refusal(status, kind, message, {"connection": "close"})
-        return RefusedError(message)
+        return ExchangeEndedError(message)
 
     def _begins(self) -> None:
         if self._is_handled:

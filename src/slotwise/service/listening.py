@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from slotwise.core.errors import InputError
 from slotwise.service.limits import group_of
-from slotwise.service.settings import Network
+from slotwise.service.settings import NetworkSettings
 
 HEADER_SECONDS = 10.0
 """How long the headers of a request may take, and the handshake of TLS."""
@@ -106,7 +106,7 @@ class NetworkListener:
 
     def __init__(
         self,
-        network: Network,
+        network: NetworkSettings,
         app: Any,
         state: ServerState,
         most: int,
@@ -159,7 +159,7 @@ class NetworkListener:
                 task.cancel()
         self._socket.close()
 
-    def renew(self, network: Network) -> None:
+    def renew(self, network: NetworkSettings) -> None:
         """Read the certificate again, for later connections. InputError changes nothing."""
         tls_context(network)
         if self._tls is not None:
@@ -232,7 +232,7 @@ class _Counted(NetworkProtocol):
         super().connection_lost(exc)
 
 
-def tls_context(network: Network) -> ssl.SSLContext | None:
+def tls_context(network: NetworkSettings) -> ssl.SSLContext | None:
     """How connections are encrypted; None if they are not. InputError for a wrong file."""
     if network.certificate is None:
         return None
@@ -243,7 +243,7 @@ def tls_context(network: Network) -> ssl.SSLContext | None:
     return context
 
 
-def _load(context: ssl.SSLContext, network: Network) -> None:
+def _load(context: ssl.SSLContext, network: NetworkSettings) -> None:
     assert network.certificate is not None
     try:
         context.load_cert_chain(network.certificate, network.key)
@@ -259,7 +259,7 @@ def _named(certificate: Path, key: Path | None) -> str:
     return f"certificate {str(certificate)!r}" + (f" with key {str(key)!r}" if key else "")
 
 
-def _bound(network: Network) -> socket.socket:
+def _bound(network: NetworkSettings) -> socket.socket:
     """A socket that listens. InputError for an address that cannot be used."""
     place = f"{network.host}:{network.port}"
     try:

@@ -14,7 +14,10 @@ from slotwise.service.settings import Settings
 MARK = "\x1f"
 """Between a user and a name that one of its clients chose; no user has it in its name."""
 
-HIDDEN: Mapping[str, Any] = {"name": "", "reason": "", "output": None, "code": None}
+HIDDEN: Mapping[str, Any] = {
+    **dict.fromkeys(("name", "reason"), ""),
+    **dict.fromkeys(("output", "code", "stream")),
+}
 """What lists show instead of the commands, reasons and outputs of jobs of other users."""
 
 

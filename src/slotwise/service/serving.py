@@ -35,7 +35,7 @@ from slotwise.service.logins import Logins
 from slotwise.service.reloading import changed
 from slotwise.service.retention import end_left_over, prune
 from slotwise.service.server import ServiceApp
-from slotwise.service.settings import Network, Settings
+from slotwise.service.settings import NetworkSettings, Settings
 from slotwise.service.store import Store
 from slotwise.service.telemetry import RequestCounter
 from slotwise.service.token_routes import TokenRoutes
@@ -183,7 +183,7 @@ class Process:
         self._guard.rules = self._rules(network)
         self._network.start()
 
-    def _rules(self, network: Network) -> GuardRules:
+    def _rules(self, network: NetworkSettings) -> GuardRules:
         assert self._network is not None
         hosts = {network.host, *network.hosts} - (
             {network.host} if network.is_wildcard else set()

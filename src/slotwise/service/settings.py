@@ -27,7 +27,7 @@ HELD = "held"
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkSettings:
     """Where a server listens for other hosts, or for the browsers of its own.
 
     certificate, key  files for TLS; the key may be in the file of the certificate
@@ -43,7 +43,7 @@ class Network:
     hosts: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, listen: str, **others: Any) -> Network:
+    def of(cls, listen: str, **others: Any) -> NetworkSettings:
         """A network from an address such as `0.0.0.0:8443`. InputError for another one."""
         host, colon, port = listen.rpartition(":")
         if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
@@ -117,7 +117,7 @@ class Settings:
     drain_seconds: float = 30.0
     keep_days: float = 90.0
     keep_jobs: int = 100_000
-    network: Network | None = None
+    network: NetworkSettings | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     run_as: bool = False
 

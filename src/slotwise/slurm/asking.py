@@ -316,7 +316,7 @@ def _show_jobs(rest: Sequence[str], between: str) -> None:
             f"JobId={job.number} {array}JobName={job.name}",
             f"UserId={job.user} Account={job.pool} Partition={job.pool} QOS=normal",
             f"JobState={job.state} Reason={job.why} Priority={plain['priority']}"
-            f" Dependency={','.join(plain['after']) or '(null)'}",
+            f" Dependency={printable(','.join(plain['after'])) or '(null)'}",
             f"ExitCode={job.exit_code} Restarts={plain['restarts']}",
             f"RunTime={elapsed(job.seconds)} TimeLimit=UNLIMITED",
             f"SubmitTime={instant(plain['submitted'], 'Unknown')}"
