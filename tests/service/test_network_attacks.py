@@ -210,12 +210,13 @@ def test_connections_that_say_nothing(team: Team) -> None:
         assert team.server.get("/v1")["state"] == "running"
 
 
-def test_hundreds_of_streams_of_one_user(team: Team) -> None:
+@pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.slow)])
+def test_hundreds_of_streams_of_one_user(team: Team, count: int) -> None:
     """It gets as many as it may have; others get theirs, and it gets more when some end."""
     mallory, began, kinds = team.transport("mallory"), 0, set[str]()
     body = {"client": "c", "calls": {}, "jobs": []}
     with ExitStack() as opened:
-        for number in range(OPEN_MAX + 50):
+        for number in range(count):
             stream = mallory.stream("/v1/results", {**body, "client": str(number)})
             opened.enter_context(closing(stream))
             try:
@@ -252,8 +253,8 @@ async def listener(most: int = 100) -> AsyncIterator[NetworkListener]:
         else:
             await JSONResponse({})(scope, receive, send)
 
-    made = NetworkListener(NetworkSettings("127.0.0.1", 0), app, ServerState(), most)
-    made.start()
+    made = NetworkListener(NetworkSettings("127.0.0.1", 0))
+    made.start(app, ServerState(), most)
     try:
         yield made
     finally:

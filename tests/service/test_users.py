@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -16,12 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from starlette.responses import JSONResponse
+from uvicorn.server import ServerState
 
 from service.teams import CONFIG, Team, running_team
 from service.test_telemetry import checked
 from slotwise.cli.serve import settings_of
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.core.pools import Pool
+from slotwise.service import listening
 from slotwise.service.access import MAX_WHOLE, ForbiddenError, Role, User, own_user, roles_of
 from slotwise.service.audit import AuditLog
 from slotwise.service.client import Client
@@ -36,7 +41,7 @@ from slotwise.service.rights import JobQuota, LimitError, plain_name, scoped
 from slotwise.service.settings import NetworkSettings, Settings
 from slotwise.service.store import Store
 from slotwise.service.tokens import TOKENS_MAX, Tokens
-from slotwise.service.transport import ServerRefusedError, job_path
+from slotwise.service.transport import ServerRefusedError, Transport, job_path
 from slotwise.service.wire import ServerPlace, frame, server_place
 from waiting import until
 
@@ -612,6 +617,34 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     assert "unknown, revoked or too old" in slotwise("list")[2]
     assert slotwise("logout", team.url)[0] == 0
     assert slotwise("logout", team.url)[0] == 2
+
+
+def test_a_connection_that_the_server_has_closed_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With TLS, too; its client does not notice."""
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 1)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate = tmp_path / "server.pem"
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(certificate)
+
+    def ask(listener: listening.NetworkListener) -> list[Any]:
+        transport = Transport(listener.url, Credential("t", str(tmp_path / "ca.pem")))
+        found = [transport.get("/"), transport.get("/")]
+        until(lambda: not listener.count)
+        return [*found, transport.post("/")]
+
+    async def run() -> list[Any]:
+        listener = listening.NetworkListener(NetworkSettings("127.0.0.1", 0, certificate))
+        listener.start(JSONResponse({}), ServerState(), 10)
+        try:
+            return await asyncio.to_thread(ask, listener)
+        finally:
+            listener.stop()
+
+    assert asyncio.run(run()) == [{}, {}, {}]
 
 
 def test_changes_are_recorded(team: Team) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
@@ -172,7 +173,11 @@ def print_page(
         webbrowser.open(url)
 
 
-COMMANDS = {"login": login, "logout": logout, "page": print_page}
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "login": login,
+    "logout": logout,
+    "page": print_page,
+}
 """The commands by name, besides `token`, which has several."""
 
 

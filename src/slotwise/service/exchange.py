@@ -70,7 +70,7 @@ class Exchange:
         try:
             if not waits:
                 await load.handled.acquire()
-                self._is_handled = True
+                self._is_handled, self._began = True, time.monotonic()
             yield
         except Exception:
             if self.refusal is None:

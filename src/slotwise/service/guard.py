@@ -41,6 +41,9 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 SAFE = ("GET", "HEAD", "OPTIONS")
 """The methods that change nothing."""
 
+DIGITS_MAX = 18
+"""The most digits of the length of a body."""
+
 LOGIN_BYTES_MAX = 4096
 """The longest body of a login."""
 
@@ -238,7 +241,7 @@ class Guard:
     ) -> Response | None:
         """Refuse what goes beyond the limits of a user, or of an address without one."""
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > BODY_BYTES_MAX:
+        if length.isdigit() and (len(length) > DIGITS_MAX or int(length) > BODY_BYTES_MAX):
             return refusal(413, "large", too_large())
         seconds = self._rates.wait(who)
         if load.requests >= OPEN_MAX:

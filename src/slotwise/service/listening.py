@@ -99,22 +99,24 @@ class NetworkProtocol(H11Protocol):
 
 
 class NetworkListener:
-    """Accepts connections at an address, and gives them to the server that has the state.
+    """Accepts connections at an address, and gives them to a server."""
 
-    At most `most` are open at once, and half of them from one address.
-    """
-
-    def __init__(
-        self,
-        network: NetworkSettings,
-        app: Any,
-        state: ServerState,
-        most: int,
-    ) -> None:
+    def __init__(self, network: NetworkSettings) -> None:
         """Listen. InputError if the address or the certificate cannot be used."""
-        self._network, self._state, self._most = network, state, most
+        self._network = network
         self._tls = tls_context(network)
         self._socket = _bound(network)
+        self._open: Counter[str] = Counter()
+        self._accepting: asyncio.Task[None] | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+
+    def start(self, app: Any, state: ServerState, most: int) -> None:
+        """Accept connections from now on, for an application.
+
+        They belong to the server with this state. At most `most` are open at once, and half of
+        them from one address.
+        """
+        self._state, self._most = state, most
         self._config = uvicorn.Config(
             app,
             interface="asgi3",
@@ -129,9 +131,7 @@ class NetworkListener:
             server_header=False,
         )
         self._config.load()
-        self._open: Counter[str] = Counter()
-        self._accepting: asyncio.Task[None] | None = None
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     @property
     def port(self) -> int:
@@ -147,10 +147,6 @@ class NetworkListener:
     def count(self) -> int:
         """The connections that are open."""
         return self._open.total()
-
-    def start(self) -> None:
-        """Accept connections from now on."""
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     def stop(self) -> None:
         """Accept no more; the server closes the connections that are open."""

@@ -21,7 +21,6 @@ from typing import Any
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
 
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service import restore
@@ -109,6 +108,8 @@ class Process:
     ) -> None:
         self._store, self._read, self._report, self._path = store, read, report, path
         self._settings = read()
+        network = self._settings.network  # A mistake is reported before anything begins.
+        self._network = None if network is None else NetworkListener(network)
         self._ending, self._hangup = asyncio.Event(), asyncio.Event()
         self._reloading = threading.Lock()
         self._engine = Engine(store, self._settings, _next_run(store.path.parent), Hub())
@@ -125,7 +126,6 @@ class Process:
             own=self._engine.own,
             audit=self._audit.write,
         )
-        self._network: NetworkListener | None = None
 
     async def run(self) -> int:
         """Listen, restore the jobs, serve, and leave in order."""
@@ -152,7 +152,11 @@ class Process:
         )
         serving = loop.create_task(http._serve([listening]))
         try:
-            self._listen(http.server_state)
+            if self._network is not None and self._settings.network is not None:
+                self._guard.rules = self._rules(self._settings.network)
+                counted = RequestCounter(self._guard, self._engine.counts)
+                most = connections_max() // 2  # The own account has the others.
+                self._network.start(counted, http.server_state, most)
             await self._restore()
             notify_systemd("READY=1")
             return await self._until_end()
@@ -171,17 +175,6 @@ class Process:
             self._audit.close()
             with suppress(FileNotFoundError):
                 self._path.unlink()
-
-    def _listen(self, state: ServerState) -> None:
-        """Listen on a network, if the settings say so. InputError if that is not possible."""
-        network = self._settings.network
-        if network is None:
-            return
-        most = connections_max() // 2  # The own account has the others.
-        counted = RequestCounter(self._guard, self._engine.counts)
-        self._network = NetworkListener(network, counted, state, most)
-        self._guard.rules = self._rules(network)
-        self._network.start()
 
     def _rules(self, network: NetworkSettings) -> GuardRules:
         assert self._network is not None

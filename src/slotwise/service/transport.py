@@ -151,7 +151,7 @@ class Transport:
             self.close()
             # The server closes idle connections. If it has handled the request, its key, or the
             # names that the client chose, make the second one change nothing.
-            if not is_new and isinstance(error, _NOT_HANDLED):
+            if not is_new and _is_end(error):
                 return self._answered(method, path, body, kind)
             raise self._ended(error) from error
         return response, data
@@ -181,7 +181,13 @@ class Transport:
         )
 
 
-_NOT_HANDLED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
+_ENDS = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
+
+
+def _is_end(error: Exception) -> bool:
+    """Whether the other side has closed the connection before it has answered."""
+    is_of_tls = type(error).__name__ in ("SSLEOFError", "SSLZeroReturnError")  # Slow to load.
+    return is_of_tls or isinstance(error, _ENDS)
 
 
 class _UnixConnection(http.client.HTTPConnection):
