@@ -289,7 +289,7 @@ def test_output_is_that_of_the_server_s_job(slotwise: Any, service: FakeService)
     service.output["17"] = [(header, b"a\xff"), ({**header, "stream": "err"}, b"e\n")]
     done = slotwise("logs", "17")
     assert (done.exit_code, done.stdout_bytes, done.stderr) == (0, b"a\xff", "e\n")
-    service.add("array", tasks=2)
+    service.add("array", tasks=2, state="done")
     service.output["array"] = [(header, b"a\n"), ({**header, "task": 1}, b"b\n")]
     shown = slotwise("logs", "-f", "array").stdout
     assert shown == "==> array 0 stdout <==\na\n\n==> array 1 stdout <==\nb\n"

@@ -229,15 +229,15 @@ def _received(
                     old = min(known[place], len(data))
                     known[place] -= old
                     received[place] += len(data) - old
+                    patience = Patience()
                     yield header, data[old:]
             if not query["follow"] or is_over(transport.get(job_path(job))):
                 return
+            raise ServerClosedError("the server stops")
         except (NoServerError, ServerClosedError) as error:
             if not query["follow"]:
                 raise
             patience.wait(error)
-        else:
-            patience = Patience()
 
 
 def _title(job: str, task: int, attempt: int, stream: str) -> str:
