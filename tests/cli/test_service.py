@@ -317,12 +317,7 @@ def test_a_run_on_a_server_follows_and_waits(
 
 def test_fast_commands_are_all_that_ask_a_server() -> None:
     """The names that __main__ has are those of the module."""
-<<<<<<< HEAD
-    of_users = {"token", "login", "logout", "page"}
-    assert {"submit", *verbs.COMMANDS, *of_users} == VERBS
-=======
     assert {"submit", *verbs.COMMANDS, *users.COMMANDS, "token"} == VERBS
->>>>>>> main
 
 
 def test_a_submission_loads_no_scheduler(service: FakeService, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -178,6 +178,7 @@ COMMANDS = {"login": login, "logout": logout, "page": print_page}
 
 def add_user_commands(app: Application) -> None:
     """Add the commands of this module to an application."""
+    command: Any
     app.add_typer(token, name="token")
     for name, command in COMMANDS.items():
         app.command(name)(command)
