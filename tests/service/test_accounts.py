@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import signal
 import socket
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from service.accounts import ANN, BOB, AccountServer, folder_of, missing, serving
 from slotwise.core.errors import InputError
 from slotwise.jobs.accounts import Account
+from slotwise.jobs.endings import send_to_own
 from slotwise.service.access import User
 from slotwise.service.forker import LoopWaits, TimedStream
 from slotwise.service.settings import Settings
@@ -370,3 +373,48 @@ def test_the_loop_waits_less_for_an_account_that_has_let_it_wait() -> None:
         waits.has_waited(ann, found[-1])
     assert found == pytest.approx([10, 2.5, 0.625, 0.15625, 0.0390625, 0.02], rel=0.1)
     assert waits.seconds(bob) == 10
+
+
+def test_root_ends_only_processes_of_the_account() -> None:
+    """The number of one that has ended may be that of a process of another user."""
+    uid = ids(ANN)[0]
+    ours = subprocess.Popen(["sleep", "1000"], user=uid, cwd="/")
+    other = subprocess.Popen(["sleep", "1000"], user=ids(BOB)[0], cwd="/")
+    try:
+        send_to_own([ours.pid, other.pid, 2**22 + 1], signal.SIGKILL, uid)
+        assert ours.wait(60) == -signal.SIGKILL
+        assert other.poll() is None
+        send_to_own([other.pid], signal.SIGTERM, None)
+        assert other.wait(60) == -signal.SIGTERM
+    finally:
+        for one in (ours, other):
+            one.kill()
+            one.wait()
+
+
+def test_a_process_that_has_changed_its_account_keeps_nothing_of_root(tmp_path: Path) -> None:
+    """Neither rights, nor the folder that it was in; and others cannot read it."""
+    read, write = os.pipe()
+    (child := os.fork()) or _report(write, tmp_path)
+    os.close(write)
+    with open(read) as file:
+        found = json.load(file)
+    os.waitpid(child, 0)
+    uid, groups = ids(ANN)
+    assert found == [[uid] * 3, groups, "/", "closed", "no way back"]
+
+
+def _report(write: int, folder: Path) -> NoReturn:
+    """What a process of an account has, as JSON."""
+    os.chdir(folder)
+    Account.named(ANN).become()
+    found: list[Any] = [os.getresuid(), sorted(os.getgroups()), os.getcwd()]
+    with suppress(PermissionError):
+        Path("/proc/self/environ").read_bytes()  # It belongs to root now.
+        found.append("open")
+    found.append("closed")
+    with suppress(PermissionError):
+        os.setuid(0)
+    found.append("root" if os.getuid() == 0 else "no way back")
+    os.write(write, json.dumps(found).encode())
+    os._exit(0)

@@ -16,6 +16,7 @@ import pytest
 
 from service.conftest import RunningServer, end_processes
 from slotwise import Session
+from slotwise.service.transport import job_path
 from waiting import until
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -216,6 +217,18 @@ def test_names_and_output_of_users_are_text(served: NetworkServer, ann: Any) -> 
     ann.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(ann.locator("#job-state .badge")).to_have_text("cancelled")
     assert ann.locator("main img, dialog img").count() == 0
+    ann.keyboard.press("Escape")
+    for name in ("__proto__", "../jobs/evil-2"):
+        submit(ann, name, "sleep 60")
+        expect(ann.locator(f"#own-jobs > li[data-key='{name}']")).to_be_visible()
+    submit(ann, "evil-2", "sleep 60")
+    ann.get_by_role("button", name="Cancel job ../jobs/evil-2").click()
+    expect(ann.locator("#news")).to_contain_text("cannot ask for a job with this id")
+    ann.get_by_role("button", name="Cancel job __proto__").click()
+    expect(ann.locator("#own-jobs > li[data-key=__proto__]")).to_have_count(0)
+    assert served.job("evil-2")["state"] in ("queued", "running")
+    for name in ("evil-2", "../jobs/evil-2"):
+        served.post(job_path(name, "cancel"))
     assert "owned" not in ann.title()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated
 
 import typer
 
@@ -172,13 +173,16 @@ def print_page(
         webbrowser.open(url)
 
 
-COMMANDS = {"login": login, "logout": logout, "page": print_page}
+COMMANDS: Mapping[str, Callable[..., None]] = {
+    "login": login,
+    "logout": logout,
+    "page": print_page,
+}
 """The commands by name, besides `token`, which has several."""
 
 
 def add_user_commands(app: Application) -> None:
     """Add the commands of this module to an application."""
-    command: Any
     app.add_typer(token, name="token")
     for name, command in COMMANDS.items():
         app.command(name)(command)

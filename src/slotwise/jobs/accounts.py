@@ -61,10 +61,11 @@ class Account(NamedTuple):
         """Make this process, of root, one of the account, with no way back. OSError if not.
 
         No other process of the account can read its memory or take its files, unless it
-        starts another program.
+        starts another program. It leaves its folder, in which it may be by the rights of root.
         """
         import ctypes
 
+        os.chdir("/")
         os.setgroups(self.groups)
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 
@@ -103,3 +103,27 @@ def descendants(pid: int) -> list[int]:
     for one in found:  # The list grows during the loop.
         found += children(one)
     return found
+
+
+def owner_of(pid: int) -> int | None:
+    """The number of the account that has started a process; None if it has ended."""
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+        status = file.read(4096)
+        return int(status[status.index(b"\nUid:") + 5 :].split(None, 1)[0])
+    return None
+
+
+def send_to_own(pids: Iterable[int], number: signal.Signals, owner: int | None) -> None:
+    """Send a signal to those of these processes that an account has started; None: to all.
+
+    A process may have ended, and another one may have its number. Root would end that of
+    anybody, and a user can wait for the right moment.
+    """
+    for pid in pids:
+        with suppress(OSError):
+            found = os.pidfd_open(pid)
+            try:
+                if owner is None or owner_of(pid) == owner:
+                    signal.pidfd_send_signal(found, number)
+            finally:
+                os.close(found)

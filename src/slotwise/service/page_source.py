@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
@@ -169,7 +169,7 @@ class StateReader:
                     for job in islice(running, ROWS_MAX)
                 },
             },
-            self._own(own, scheduler),
+            self._own(own, running, scheduler),
             [] if slots > LANES_MAX else list(self._attempts(busy)),
             {
                 (*one.phase, one.task, one.attempt): (
@@ -290,13 +290,15 @@ class StateReader:
                 )
 
     def _own(
-        self, own: Mapping[str, Sequence[OwnJob]], scheduler: str
+        self, own: Mapping[str, Sequence[OwnJob]], running: Container[str], scheduler: str
     ) -> dict[str, dict[str, Any]]:
         """The open jobs of users: those that run first, then the oldest."""
-        rows = {user: [self._row(job) for job in jobs] for user, jobs in own.items()}
         shown = {
-            user: sorted(found, key=lambda row: row["state"] != "running")[:OWN_MAX]
-            for user, found in rows.items()
+            user: [
+                self._row(job)
+                for job in sorted(jobs, key=lambda job: job.id not in running)[:OWN_MAX]
+            ]
+            for user, jobs in own.items()
         }
         every = {row["id"]: row for found in shown.values() for row in found}
         self._place({key: row for key, row in every.items() if row["state"] == "queued"})
@@ -413,10 +415,11 @@ def _used(name: str, total: int, free: int) -> tuple[float, float]:
 
 def _jobs_by_pool(ready: Sequence[PhaseState]) -> Counter[str]:
     """The number of jobs of ready phases in each pool."""
-    single = Counter([one.pool for one in ready if one.job_share is None])
-    several = Counter({one.job_share: one.pool for one in ready if one.job_share}.values())
+    counts = Counter([one.pool for one in ready if one.job_share is None])
+    if counts.total() < len(ready):  # Some jobs have several phases.
+        counts.update({one.job_share: one.pool for one in ready if one.job_share}.values())
     found = Counter[str]()
-    for pool, count in chain(single.items(), several.items()):
+    for pool, count in counts.items():
         found[pool.name] += count
     return found
 

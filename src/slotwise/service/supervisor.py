@@ -141,7 +141,7 @@ class Supervisor:
         self._connection = connection
         self._account: Account | None = None
         self._stops = False
-        self._send: Callable[[signal.Signals], None] | None = None  # to the command
+        self._ask: Callable[[], None] | None = None  # the command to stop
         self._pid = os.getpid()
         self._start = start_of(self._pid)
         signal.signal(signal.SIGTERM, self._on_stop)
@@ -191,7 +191,7 @@ class Supervisor:
             begun = time.monotonic()
             with adopting(lambda: self._stops) as started:
                 ended = self._run(request, (out, err), started)
-            self._send = None
+            self._ask = None
             ended |= {"seconds": time.monotonic() - begun, "stopped": self._stops}
             os.pwrite(file, line(ended), len(line(record)))
         elif answer is record and os.pread(file, READ_BYTES, 0) == line(record):
@@ -209,18 +209,27 @@ class Supervisor:
             process = start(request["command"], request["cwd"], environment, files)
         except OSError as error:
             return {"error": error.errno, "place": error.filename}
-        self._send = lambda number: send(started(), number)
+        asked = set[int]()
+
+        def ask_to_stop() -> None:
+            pids = started()
+            send(pids, signal.SIGTERM)
+            asked.update(pids)
+
+        self._ask = ask_to_stop
         if self._stops:
-            self._send(signal.SIGTERM)
+            ask_to_stop()
         _, status, usage = os.wait4(process.pid, 0)
+        if self._stops:  # A shell may have started one just when it was asked.
+            send([pid for pid in started() if pid not in asked], signal.SIGTERM)
         process.returncode = code = os.waitstatus_to_exitcode(status)
         return {"code": code, "memory": usage.ru_maxrss << 10}
 
     def _on_stop(self, *_: object) -> None:
         """Ask all processes of the command to stop."""
         self._stops = True
-        if self._send is not None:
-            self._send(signal.SIGTERM)
+        if self._ask is not None:
+            self._ask()
 
 
 # What the server and its workers need as well.

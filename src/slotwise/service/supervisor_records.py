@@ -30,8 +30,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
 from slotwise.backends.attempt_logs import file_name
-from slotwise.jobs.command_process import send
-from slotwise.jobs.endings import descendants
+from slotwise.jobs.endings import descendants, owner_of, send_to_own
 from slotwise.service.supervisor import MARK, RECORD, pidfd_of
 
 COMMANDS = "commands"
@@ -225,7 +224,9 @@ def end(found: SupervisedTask, folder: str) -> None:
         return
     now: SupervisedTask | None = found
     while now is not None and now.state == "alive":  # It may be about to start the command.
-        send(descendants(record.pid), signal.SIGKILL)
+        pids = descendants(record.pid)
+        if (owner := owner_of(record.pid)) is not None:
+            send_to_own(pids, signal.SIGKILL, owner or None)  # Those of root may be of others.
         if time.monotonic() > until:
             pidfd = pidfd_of(record.pid, record.start)
             if pidfd is not None:
@@ -244,16 +245,23 @@ def end_orphans(record: SupervisorRecord) -> None:
     Returns when they have ended, or after `KILL_SECONDS`.
     """
     until = time.monotonic() + KILL_SECONDS
-    while (orphans := list(_orphans(record))) and time.monotonic() < until:
-        send(orphans, signal.SIGKILL)
+    while _kill_orphans(record) and time.monotonic() < until:
         time.sleep(0.001)
 
 
-def _orphans(record: SupervisorRecord) -> Iterator[int]:
-    """The processes with the mark of a supervisor; none of those that have ended."""
-    mark = f"{MARK}={record.pid} {record.start}".encode()
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    yield int(name)
+def _kill_orphans(record: SupervisorRecord) -> bool:
+    """Kill the processes with the mark of a supervisor; whether there are any.
+
+    They do not include those that have ended.
+    """
+    mark, is_any = f"{MARK}={record.pid} {record.start}".encode(), False
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):
+            pidfd = os.pidfd_open(int(name))  # Another process may have its number later.
+            try:
+                if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                    is_any = True
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            finally:
+                os.close(pidfd)
+    return is_any

@@ -31,7 +31,7 @@ from slotwise.backends.local.worker import (
 )
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import HASH_SEED
-from slotwise.jobs.endings import UNKNOWN_CODE, descendants, signalled
+from slotwise.jobs.endings import UNKNOWN_CODE, descendants, send_to_own, signalled
 from slotwise.jobs.memory import tree_memory
 
 OWN_OPTIONS = (
@@ -287,16 +287,20 @@ class WorkerProcess:
         """
         if self._killed:
             return
-        others = descendants(self.pid)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        for pid in others:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        if self._process.returncode is None:  # Its number is still its own.
+            self._kill_group()
         self._killed = True  # Only once: the process id may be reused later.
         self._socket.close()
         self._lifeline.close()
         self.unsent.clear()
+
+    def _kill_group(self) -> None:
+        """Kill its group and its descendants. It was not waited for."""
+        others = descendants(self.pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        owner = None if self.account is None else self.account.uid
+        send_to_own(others, signal.SIGKILL, owner)
 
     def exit_reason(self) -> str:
         """A sentence on how the process ended, once its channel is closed."""
@@ -310,6 +314,7 @@ class WorkerProcess:
             return (
                 f"worker process {self.pid} ended, but its exit code is unknown: {UNKNOWN_CODE}"
             )
+        self._kill_group()
         _, status, usage = os.wait4(self.pid, 0)
         self.peak = usage.ru_maxrss << 10
         code = self._process.returncode = os.waitstatus_to_exitcode(status)

@@ -28,8 +28,12 @@ export const get = async (path, query = {}) => {
 };
 export const post = async (path, body) => (await answered(path, {method: "POST",
   headers: {"X-Slotwise": "1", "Content-Type": "application/json"}, body: JSON.stringify(body ?? {})})).json();
-export const jobPath = (job, action = "") =>
-  `v1/jobs/${job.split("/").map(encodeURIComponent).join("/")}${action ? `/${action}` : ""}`;
+// A browser would take `..` in an id for the path of another job.
+export function jobPath(job, action = "") {
+  const parts = job.split("/");
+  if (parts.some(part => part === "." || part === "..")) throw new Refused(0, "input", "the page cannot ask for a job with this id");
+  return ["v1/jobs", ...parts.map(encodeURIComponent), ...(action ? [action] : [])].join("/");
+}
 
 // What the tasks of a job printed: calls `take(header, bytes)` for each frame.
 export async function output(job, query, take, signal) {

@@ -61,9 +61,8 @@ export class OwnJobs {
     const reason = job.state === "running" && job.reason.startsWith("all its tasks run") ? "" : safe(job.reason);
     put(why, place + (reason ? reason[0].toUpperCase() + reason.slice(1) + (reason.endsWith(".") ? "" : ".") : ""));
     why.hidden = !why.textContent;
-    const key = `${job.state}`;
-    if (actions.dataset.key !== key) {
-      actions.dataset.key = key;
+    if (actions.dataset.key !== job.state) {
+      actions.dataset.key = job.state;
       const made = [];
       if (can.includes("hold") && job.state !== "running") made.push(job.state === "held" ? ["Release", "release"] : ["Hold", "hold"]);
       if (can.includes("cancel")) made.push(["Cancel", "cancel"]);
@@ -138,7 +137,7 @@ export class JobDialog {
       this.show(job, can);
       const isLive = LIVE.has(job.state);
       $("job-why-part").hidden = !isLive && !job.reason;
-      if (isLive && can.includes("explain")) put($("job-why"), safe0(await get(jobPath(id, "explain")).then(one => one.text)));
+      if (isLive && can.includes("explain")) put($("job-why"), plain((await get(jobPath(id, "explain"))).text));
       else put($("job-why"), plain(job.reason ?? ""));
     } catch (error) { put($("job-wrong"), safe(error.message)); }
   }
@@ -188,7 +187,6 @@ export class JobDialog {
     } catch (error) { if (error.name !== "AbortError") put($("job-wrong"), safe(error.message)); }
   }
 }
-const safe0 = text => plain(String(text ?? ""));
 const cell = (text, className = "") => el("td", {textContent: text, className});
 
 // The table of all jobs, of which the server sends one page at a time.

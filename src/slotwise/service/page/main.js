@@ -89,10 +89,13 @@ function showAt(offset) {
   const tip = $("times-tip"), canvas = $("times-canvas");
   tip.hidden = times.cursor === null;
   if (tip.hidden) return draw();
-  const {at, sample, lane, task} = times.at(times.cursor, offset), rows = [];
-  rows.push(el("b", {textContent: clock(at, true)}));
-  for (const name of leaves(model.sections.pools)) if (sample?.pools[name]) rows.push(el("div", {}, el("i", {className: "swatch"}), `${safe(name)}: ${counted(sample.pools[name][0], "slot")}`));
-  [...rows].filter(row => row.firstChild.className === "swatch").forEach((row, n) => { row.firstChild.style.background = Object.values(times.colours)[Object.keys(times.colours).indexOf(leaves(model.sections.pools).filter(name => sample?.pools[name])[n])]; });
+  const {at, sample, lane, task} = times.at(times.cursor, offset), rows = [el("b", {textContent: clock(at, true)})];
+  for (const name of leaves(model.sections.pools)) {
+    if (!sample?.pools[name]) continue;
+    const swatch = el("i", {className: "swatch"});
+    swatch.style.background = times.colours[name];
+    rows.push(el("div", {}, swatch, `${safe(name)}: ${counted(sample.pools[name][0], "slot")}`));
+  }
   for (const [kind, [used, total]] of Object.entries(sample?.resources ?? {})) rows.push(el("div", {textContent: `${kind}: ${amount(kind, used)} of ${amount(kind, total)} requested`}));
   if (lane) rows.push(el("div", {className: "task", textContent: task ? `${lane}: job ${safe(task.job)}, task ${task.task}, attempt ${task.attempt}: ${task.how}, ${duration(task.end - task.begun)}` : `${lane}: nothing seen`}));
   tip.replaceChildren(...rows);

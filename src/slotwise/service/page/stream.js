@@ -6,13 +6,18 @@ const SILENCE = 6000;  // Milliseconds without an event, of which one comes each
 const BARS = 20000;  // The most tasks that have ended and are still drawn.
 const FINE = 600, HOURS = 12;  // Seconds and hours for which samples are kept.
 
+const SECTIONS = ["facts", "pools", "hosts", "live", "slots", "own"];
+
+// Keys are names of users: `__proto__` must be a key like any other.
+const table = () => Object.create(null);
+
 export class Model {
   sections = {}; about = {}; bars = []; samples = []; at = 0;
 
   take(common, own, isWhole) {
     this.at = common.at;
     if (isWhole) {
-      this.sections = {facts: {}, pools: {}, hosts: {}, live: {}, slots: {}, own: {}};
+      this.sections = Object.fromEntries(SECTIONS.map(name => [name, table()]));
       this.bars = []; this.samples = []; this.about = common.about;
     }
     const ended = Object.keys(own.removed ?? {}).length > 0;
@@ -20,7 +25,7 @@ export class Model {
       for (const [name, keys] of Object.entries(part.removed ?? {}))
         for (const key of keys) delete this.sections[name][key];
       for (const [name, values] of Object.entries(part.set))
-        Object.assign(this.sections[name] ??= {}, values);
+        Object.assign(this.sections[name], values);
     }
     this.bars.push(...common.bars);
     if (this.bars.length > BARS) this.bars.splice(0, this.bars.length - BARS);
@@ -40,10 +45,10 @@ export class Model {
   }
 }
 
-function rows(table) {
-  const found = table.at.map(at => ({at, pools: {}, resources: {}}));
+function rows(columns) {
+  const found = columns.at.map(at => ({at, pools: table(), resources: table()}));
   for (const section of ["pools", "resources"])
-    for (const [name, [first, second]] of Object.entries(table[section]))
+    for (const [name, [first, second]] of Object.entries(columns[section]))
       found.forEach((row, n) => { if (first[n] !== null) row[section][name] = [first[n], second[n]]; });
   return found;
 }

@@ -32,9 +32,9 @@ export function keyed(parent, items, make, update) {
 
 export function put(node, text) { if (node.textContent !== text) node.textContent = text; }
 
+const whole = new Intl.NumberFormat("en", {maximumFractionDigits: 0});
 export const number = value => value === null || value === undefined ? "–"
-  : Number.isInteger(value) ? value.toLocaleString("en") : value >= 100 ? Math.round(value).toLocaleString("en")
-  : value.toFixed(1).replace(/\.0$/, "");
+  : Number.isInteger(value) || value >= 100 ? whole.format(value) : value.toFixed(1).replace(/\.0$/, "");
 export const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 export function ordinal(n) {
   const last = n % 100 >= 11 && n % 100 <= 13 ? 0 : n % 10;
