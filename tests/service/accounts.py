@@ -27,10 +27,11 @@ import json, sys
 from pathlib import Path
 from slotwise.service.serving import serve_quietly
 from slotwise.service.access import User
-from slotwise.service.settings import Settings
+from slotwise.service.settings import NetworkSettings, Settings
 folder, slots, accounts = json.loads(sys.argv[1])
 users = {name: User(name, account) for name, account in accounts.items()}
-settings = Settings(slots=slots, run_as=True, users=users)
+network = NetworkSettings("127.0.0.1", 0)
+settings = Settings(slots=slots, run_as=True, users=users, network=network)
 sys.exit(serve_quietly(Path(folder), lambda: settings, path=Path(folder, "socket")))
 """
 

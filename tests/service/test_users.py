@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pwd
 import re
 import sqlite3
 import stat
@@ -15,12 +16,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 from starlette.responses import JSONResponse
 from uvicorn.server import ServerState
 
+from service.accounts import ANN as ACCOUNT
+from service.accounts import folder_of, missing, serving
 from service.teams import CONFIG, Team, running_team
 from service.test_telemetry import checked
 from slotwise.cli.serve import settings_of
@@ -712,6 +716,43 @@ def test_users_can_change_while_the_server_runs(tmp_path: Path) -> None:
         (tmp_path / "slotwise.toml").write_text(other)
         with pytest.raises(InputError, match="takes a restart"):
             team.server.post("/v1/reload")
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_work_from_a_network_runs_as_the_account_of_its_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In its home, and with what its account may read; nobody can name root."""
+    with serving() as server, folder_of(ACCOUNT, {"secret": "of ann"}) as folder:
+        parts = urlsplit(server.post("/v1/codes")["url"])
+        url = f"{parts.scheme}://{parts.netloc}"
+
+        def asking(user: str) -> Transport:
+            return Transport(
+                url, Credential(server.post("/v1/tokens", {"user": user})["token"])
+            )
+
+        def printed(by: Transport, command: str, **more: Any) -> bytes:
+            (job,) = by.post("/v1/jobs", {"jobs": [{"command": command}], **more})["jobs"]
+            by.get(job_path(job["id"], "wait"), timeout=60)
+            frames = by.stream(job_path(job["id"], "logs"))
+            return b"".join(part for _, parts in frames for part in parts)
+
+        ann, bob = asking("ann"), asking("bob")
+        command = f"id -un; echo $HOME $USER; cat {folder}/secret"
+        home = pwd.getpwnam(ACCOUNT).pw_dir
+        wanted = f"{ACCOUNT}\n{home} {ACCOUNT}\nof ann"
+        given = {"folder": "/", "environ": {"HOME": "/root"}}
+        assert printed(ann, command, **given).decode() == wanted
+        assert b"of ann" not in printed(bob, command, folder="/")
+        for name in ("root", pwd.getpwuid(os.geteuid()).pw_name):
+            with refused("forbidden"):
+                ann.post("/v1/jobs", {"jobs": [{"command": "id"}], "user": name})
+        monkeypatch.setenv(
+            "SLOTWISE_TOKEN", server.post("/v1/tokens", {"user": "ann"})["token"]
+        )
+        with Client(url) as client:
+            assert client.submit(os.geteuid).result(60) == pwd.getpwnam(ACCOUNT).pw_uid
 
 
 def test_the_largest_number_is_no_limit() -> None:
