@@ -17,7 +17,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.core.state import State
 from slotwise.policy.scheduler import make_scheduler
-from slotwise.service.page_source import OwnJob, StateReader
+from slotwise.service.page.page_source import OwnJob, StateReader
 
 SIZES = ((100, 16), (1_000, 100), (10_000, 1_000))
 """Jobs and slots."""

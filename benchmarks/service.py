@@ -37,7 +37,7 @@ from check import Result, serve
 from check import shown as digits
 from measuring import seconds_of
 from service_peers import PEERS, SLOTS, Peer, serving, slotwise
-from slotwise.service.store import Store
+from slotwise.service.store.store import Store
 
 TRUE, JOB_SECONDS = ["/bin/true"], 0.05
 OLD_JOBS, GROUP = 100_000, 5_000

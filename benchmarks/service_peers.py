@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slotwise.service.transport import NoServerError, Transport
+from slotwise.service.clients.transport import NoServerError, Transport
 
 SLOTS, START_SECONDS = 2, 60.0
 PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"))

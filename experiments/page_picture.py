@@ -26,7 +26,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from slotwise.core.errors import SlotwiseError
-from slotwise.service.transport import Transport
+from slotwise.service.clients.transport import Transport
 
 SLOTS = 16
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
-from slotwise.service.transport import Transport
+from slotwise.service.clients.transport import Transport
 
 SLOTS = 2
 

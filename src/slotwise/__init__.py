@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from slotwise.results import RunLost as RunLost
     from slotwise.results import RunUnrecorded as RunUnrecorded
     from slotwise.results import TaskPlan as TaskPlan
-    from slotwise.service.client import Client as Client
+    from slotwise.service.clients.client import Client as Client
     from slotwise.sessions.futures import Future as Future
     from slotwise.sessions.session import Session as Session
     from slotwise.workload.file import read_workload as read_workload
@@ -85,7 +85,7 @@ _NAMES = {
     "slotwise.api": ("simulate", "run", "compare", "replay", "explain", "write_report"),
     "slotwise.sessions.session": ("Session",),
     "slotwise.sessions.futures": ("Future",),
-    "slotwise.service.client": ("Client",),
+    "slotwise.service.clients.client": ("Client",),
     "slotwise.insight.intervals": ("Interval", "JobExplained", "WorstWaits"),
     "slotwise.insight.report.session_table": ("SessionJob", "SessionJobs"),
     "slotwise.workload.workload": (

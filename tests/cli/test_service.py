@@ -23,7 +23,7 @@ from slotwise.cli import following, users
 from slotwise.cli import service as verbs
 from slotwise.cli.following import exit_code
 from slotwise.cli.submit import entry_of, parse_words, request_of
-from slotwise.service.transport import NoServerError, ServerClosedError
+from slotwise.service.clients.transport import NoServerError, ServerClosedError
 
 TIMEOUT = 60.0
 

@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from slotwise.cli.main import app
-from slotwise.service.transport import NoServerError, Transport, job_path
+from slotwise.service.clients.transport import NoServerError, Transport, job_path
 from waiting import until
 
 ROOT = Path(__file__).parents[2]

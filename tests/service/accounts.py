@@ -15,7 +15,7 @@ from pathlib import Path
 
 import slotwise
 from service.conftest import RunningServer, end_processes
-from slotwise.service.client import Client
+from slotwise.service.clients.client import Client
 
 ANN, BOB = "daemon", "games"
 """The accounts of the users ann and bob: Debian's own, which nothing else uses."""
@@ -25,8 +25,8 @@ USERS = {"ann": ANN, "bob": BOB}
 SERVE = """
 import json, sys
 from pathlib import Path
-from slotwise.service.serving import serve_quietly
-from slotwise.service.access import User
+from slotwise.service.http.serving import serve_quietly
+from slotwise.service.users.access import User
 from slotwise.service.settings import NetworkSettings, Settings
 folder, slots, accounts = json.loads(sys.argv[1])
 users = {name: User(name, account) for name, account in accounts.items()}

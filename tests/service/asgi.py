@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slotwise.service.guard import App, Message
+from slotwise.service.users.guard import App, Message
 
 
 @dataclass

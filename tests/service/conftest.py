@@ -16,8 +16,13 @@ import pytest
 
 from service.servers import processes_of
 from slotwise.jobs.endings import descendants
-from slotwise.service.supervised_runner import SupervisorLink
-from slotwise.service.transport import NoServerError, ServerClosedError, Transport, job_path
+from slotwise.service.clients.transport import (
+    NoServerError,
+    ServerClosedError,
+    Transport,
+    job_path,
+)
+from slotwise.service.supervision.supervised_runner import SupervisorLink
 from waiting import until
 
 START_SECONDS = 60.0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from slotwise import Client
-from slotwise.service.transport import (
+from slotwise.service.clients.transport import (
     NoServerError,
     ServerClosedError,
     ServerRefusedError,

@@ -17,7 +17,7 @@ from slotwise.core.loop import initial_state, run
 from slotwise.core.state import State
 from slotwise.jobs.commands import plan_commands
 from slotwise.policy.scheduler import make_scheduler
-from slotwise.service.supervised import Spawner, SupervisedCommands, Supervision
+from slotwise.service.supervision.supervised import Spawner, SupervisedCommands, Supervision
 from waiting import until
 
 OWNER = "SUPERVISED_TEST"

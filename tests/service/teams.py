@@ -16,8 +16,8 @@ import trustme
 
 from service.asgi import Answer
 from service.conftest import RunningServer, end_processes
-from slotwise.service.credentials import Credential
-from slotwise.service.transport import Transport
+from slotwise.service.clients.credentials import Credential
+from slotwise.service.clients.transport import Transport
 
 CONFIG = """
 [[pools]]

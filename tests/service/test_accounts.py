@@ -22,9 +22,9 @@ from service.accounts import ANN, BOB, AccountServer, folder_of, missing, servin
 from slotwise.core.errors import InputError
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.endings import send_to_own
-from slotwise.service.access import User
-from slotwise.service.forker import LoopWaits, TimedStream
+from slotwise.service.planned.forker import LoopWaits, TimedStream
 from slotwise.service.settings import Settings
+from slotwise.service.users.access import User
 from slotwise.service.wire import frames
 from waiting import until
 
@@ -253,7 +253,7 @@ def test_links_that_a_user_plants_lead_root_nowhere(server: AccountServer) -> No
 
 
 LIES = """
-from slotwise.service import hosting
+from slotwise.service.planned import hosting
 described = hosting.HostedJob._described
 def lie(self):
     answer = described(self)

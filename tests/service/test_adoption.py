@@ -34,7 +34,7 @@ from slotwise.core.log import read_log
 from slotwise.core.loop import initial_state, turn
 from slotwise.insight.replay import replay_log
 from slotwise.jobs.commands import PHASE
-from slotwise.service.supervisor_records import records
+from slotwise.service.supervision.supervisor_records import records
 from waiting import until
 
 COMMAND = PhaseId("j", PHASE)

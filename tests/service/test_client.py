@@ -21,8 +21,8 @@ pytest.importorskip("uvicorn")
 from service.conftest import RunningServer
 from sessions.small_calls import fail, touch_and_wait, wait_for_file
 from slotwise import Calls, Client, InputError, Job, Phase, SlotwiseError, Tasks
-from slotwise.service.transport import NoServerError, ServerClosedError
-from slotwise.service.views import IDLE
+from slotwise.service.clients.transport import NoServerError, ServerClosedError
+from slotwise.service.http.views import IDLE
 from waiting import until
 
 PATIENCE = 60.0

@@ -9,12 +9,12 @@ import pytest
 from starlette.responses import JSONResponse
 
 from service.asgi import Answer, asked
-from slotwise.service import exchange
-from slotwise.service.access import Role, User
-from slotwise.service.exchange import Message, Receive, Scope, Send
-from slotwise.service.guard import Guard, GuardRules, host_name
-from slotwise.service.limits import HANDLED_MAX, OPEN_MAX, WRONG_AT_ONCE, RateLimit
-from slotwise.service.logins import CODE_SECONDS, SESSION_SECONDS, SESSIONS_MAX, Logins
+from slotwise.service.users import exchange
+from slotwise.service.users.access import Role, User
+from slotwise.service.users.exchange import Message, Receive, Scope, Send
+from slotwise.service.users.guard import Guard, GuardRules, host_name
+from slotwise.service.users.limits import HANDLED_MAX, OPEN_MAX, WRONG_AT_ONCE, RateLimit
+from slotwise.service.users.logins import CODE_SECONDS, SESSION_SECONDS, SESSIONS_MAX, Logins
 
 ANN = User("ann", "ann", {"a": Role.MANAGE})
 TOKEN = {"authorization": "Bearer right"}

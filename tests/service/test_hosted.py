@@ -32,8 +32,8 @@ from slotwise.core.history import append_history, read_history
 from slotwise.core.job import Observation
 from slotwise.core.rates import estimate_rates
 from slotwise.jobs.pickling import pickled_by_value
-from slotwise.service.forker import FORKER
-from slotwise.service.hosted import DeferredHosted, HostedExecution
+from slotwise.service.planned.forker import FORKER
+from slotwise.service.planned.hosted import DeferredHosted, HostedExecution
 from slotwise.sessions.futures import Future
 from slotwise.sources import Source
 from slotwise.workload.file import read_job
@@ -436,7 +436,7 @@ def test_the_process_that_forks_may_die(session: Session, folder: Path) -> None:
 SERVER = """
 import os, signal, sys
 from slotwise.core.cluster import Cluster
-from slotwise.service.hosted import HostedExecution
+from slotwise.service.planned.hosted import HostedExecution
 entry = {"id": "a", "program": "wordcount", "inputs": "text.txt", "output": "out"}
 hosted = HostedExecution.start(entry, sys.argv[1], Cluster.of_slots(1), job="a")
 stat = open(f"/proc/{hosted.process.pid}/stat").read()

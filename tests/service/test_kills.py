@@ -27,7 +27,7 @@ from service.conftest import RunningServer, end_processes
 from service.kill_load import PATIENCE, WORDS, mark_of
 from sessions.small_calls import fail, wait_for_file
 from slotwise import Client
-from slotwise.service.transport import ServerRefusedError
+from slotwise.service.clients.transport import ServerRefusedError
 from waiting import until
 
 TESTS = Path(__file__).parents[1]

@@ -17,11 +17,11 @@ from starlette.responses import JSONResponse
 from uvicorn.server import ServerState
 
 from service.teams import CONFIG, Team, running_team
-from slotwise.service import listening
-from slotwise.service.limits import OPEN_MAX, WRONG_AT_ONCE
-from slotwise.service.listening import NetworkListener
+from slotwise.service.clients.transport import ServerRefusedError, job_path
+from slotwise.service.http import listening
+from slotwise.service.http.listening import NetworkListener
 from slotwise.service.settings import NetworkSettings
-from slotwise.service.transport import ServerRefusedError, job_path
+from slotwise.service.users.limits import OPEN_MAX, WRONG_AT_ONCE
 from slotwise.service.wire import frame
 from waiting import until
 
@@ -359,7 +359,7 @@ def test_one_address_has_at_most_half_of_the_connections() -> None:
 def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     """Before the server listens."""
     from slotwise.core.errors import InputError
-    from slotwise.service.listening import tls_context
+    from slotwise.service.http.listening import tls_context
 
     (tmp_path / "wrong.pem").write_text("no certificate")
     for name in ("wrong.pem", "missing.pem"):

@@ -30,8 +30,8 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.core.state import State
 from slotwise.policy.scheduler import make_scheduler
-from slotwise.service import page_stream
-from slotwise.service.page_source import (
+from slotwise.service.page import page_stream
+from slotwise.service.page.page_source import (
     LANES_MAX,
     ROWS_MAX,
     OwnJob,
@@ -40,9 +40,9 @@ from slotwise.service.page_source import (
     SlotAttempt,
     StateReader,
 )
-from slotwise.service.page_stream import Lanes, PageHub, differences
+from slotwise.service.page.page_stream import Lanes, PageHub, differences
 
-ASSETS = Path(str(files("slotwise.service"))) / "page"
+ASSETS = Path(str(files("slotwise.service.page"))) / "assets"
 
 
 # The stream. Its events are applied as the page does it.
@@ -558,4 +558,4 @@ def test_the_files_of_the_page_are_in_the_wheel(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for asset in ASSETS.iterdir():
-        assert f"slotwise/service/page/{asset.name}" in names
+        assert f"slotwise/service/page/assets/{asset.name}" in names

@@ -16,7 +16,7 @@ import pytest
 
 from service.conftest import RunningServer, end_processes
 from slotwise import Session
-from slotwise.service.transport import job_path
+from slotwise.service.clients.transport import job_path
 from waiting import until
 
 sync_api = pytest.importorskip("playwright.sync_api")

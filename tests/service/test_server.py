@@ -17,7 +17,7 @@ import pytest
 
 from service.conftest import RunningServer
 from slotwise.core.errors import InputError
-from slotwise.service.transport import (
+from slotwise.service.clients.transport import (
     MissingJobError,
     NoServerError,
     ServerClosedError,

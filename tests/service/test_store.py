@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from slotwise.service import store as module
-from slotwise.service.blobs import LARGE_BYTES
-from slotwise.service.records import StoredCall, StoredJob, StoredTask
-from slotwise.service.schema import StoreError
-from slotwise.service.store import Store
+from slotwise.service.store import store as module
+from slotwise.service.store.blobs import LARGE_BYTES
+from slotwise.service.store.records import StoredCall, StoredJob, StoredTask
+from slotwise.service.store.schema import StoreError
+from slotwise.service.store.store import Store
 
 LARGE = b"large" * LARGE_BYTES
 

@@ -20,12 +20,12 @@ import pytest
 
 from service.test_store import calls_of
 from slotwise.core.errors import InputError
-from slotwise.service import schema
-from slotwise.service.blobs import LARGE_BYTES
-from slotwise.service.records import StoredCall, StoredJob
-from slotwise.service.schema import APPLICATION, VERSIONS, StoreError
-from slotwise.service.store import Store
-from slotwise.service.writer import StoreWork
+from slotwise.service.store import schema
+from slotwise.service.store.blobs import LARGE_BYTES
+from slotwise.service.store.records import StoredCall, StoredJob
+from slotwise.service.store.schema import APPLICATION, VERSIONS, StoreError
+from slotwise.service.store.store import Store
+from slotwise.service.store.writer import StoreWork
 
 LARGE = b"large" * LARGE_BYTES
 

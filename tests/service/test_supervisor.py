@@ -19,9 +19,14 @@ from slotwise import task as running
 from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
 from slotwise.jobs.commands import PHASE
 from slotwise.jobs.execution import LostAttemptError
-from slotwise.service.supervised import Spawner, SupervisedCommands
-from slotwise.service.supervisor import RECORD, start_of
-from slotwise.service.supervisor_records import job_folder, left_over, records, remove
+from slotwise.service.supervision.supervised import Spawner, SupervisedCommands
+from slotwise.service.supervision.supervisor import RECORD, start_of
+from slotwise.service.supervision.supervisor_records import (
+    job_folder,
+    left_over,
+    records,
+    remove,
+)
 from waiting import until
 
 

@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from service.conftest import RunningServer
-from slotwise.service.guard import GuardRules
-from slotwise.service.server import ServiceApp
-from slotwise.service.telemetry import description, telemetry_routes
-from slotwise.service.token_routes import TokenRoutes
+from slotwise.service.http.server import ServiceApp
+from slotwise.service.http.telemetry import description, telemetry_routes
+from slotwise.service.http.token_routes import TokenRoutes
+from slotwise.service.users.guard import GuardRules
 from waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -30,22 +30,29 @@ from service.test_telemetry import checked
 from slotwise.cli.serve import settings_of
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.core.pools import Pool
-from slotwise.service import listening
-from slotwise.service.access import MAX_WHOLE, ForbiddenError, Role, User, own_user, roles_of
-from slotwise.service.audit import AuditLog
-from slotwise.service.client import Client
-from slotwise.service.credentials import (
+from slotwise.service.clients.client import Client
+from slotwise.service.clients.credentials import (
     Credential,
     credential_for,
     store_credential,
     tokens_file,
 )
-from slotwise.service.limits import KEYS_MAX, RateLimit, group_of
-from slotwise.service.rights import JobQuota, LimitError, plain_name, scoped
+from slotwise.service.clients.transport import ServerRefusedError, Transport, job_path
+from slotwise.service.engine.rights import JobQuota, LimitError, plain_name, scoped
+from slotwise.service.http import listening
 from slotwise.service.settings import NetworkSettings, Settings
-from slotwise.service.store import Store
-from slotwise.service.tokens import TOKENS_MAX, Tokens
-from slotwise.service.transport import ServerRefusedError, Transport, job_path
+from slotwise.service.store.store import Store
+from slotwise.service.users.access import (
+    MAX_WHOLE,
+    ForbiddenError,
+    Role,
+    User,
+    own_user,
+    roles_of,
+)
+from slotwise.service.users.audit import AuditLog
+from slotwise.service.users.limits import KEYS_MAX, RateLimit, group_of
+from slotwise.service.users.tokens import TOKENS_MAX, Tokens
 from slotwise.service.wire import ServerPlace, frame, server_place
 from waiting import until
 

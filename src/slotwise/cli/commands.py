@@ -26,7 +26,7 @@ from slotwise.core.log import RULES, following
 from slotwise.core.rates import COMMAND_MARK, Rate, Rates, Speed, estimate_rates
 from slotwise.insight.report.text import count, number, percent, printable
 from slotwise.results import Result
-from slotwise.service.transport import Transport, job_path
+from slotwise.service.clients.transport import Transport, job_path
 from slotwise.sources import read_source
 from slotwise.workload.workload import DataflowJob, Described, PhasedJob
 

@@ -17,7 +17,7 @@ from slotwise.cli.options import DURATIONS, FORMS, HINTS
 from slotwise.core.cluster import Count, Slots
 from slotwise.core.errors import InputError, suggestion
 from slotwise.policy.scheduler import ASSIGNERS, SCHEDULERS
-from slotwise.service.access import JOBS_MAX
+from slotwise.service.users.access import JOBS_MAX
 from slotwise.sources import Slots as SlotsGiven
 from slotwise.sources import Source, resources_of_host
 from slotwise.workload.file import build_pools

@@ -14,7 +14,7 @@ from slotwise.cli.application import show_message
 from slotwise.cli.streams import has_reader
 from slotwise.core.errors import SlotwiseError
 from slotwise.insight.report.text import in_short, printable
-from slotwise.service.transport import (
+from slotwise.service.clients.transport import (
     MissingJobError,
     NoServerError,
     ServerClosedError,

@@ -17,9 +17,9 @@ from slotwise.cli.options import ResourcesText, SlotsText, parse_slots
 from slotwise.cli.parsing import parse_resources
 from slotwise.core.errors import InputError, MissingExtraError
 from slotwise.policy.scheduler import ALLOCATORS
-from slotwise.service.access import SUBMITS, User, roles_of
+from slotwise.service.clients.transport import NoServerError, Transport
 from slotwise.service.settings import NetworkSettings, Settings
-from slotwise.service.transport import NoServerError, Transport
+from slotwise.service.users.access import SUBMITS, User, roles_of
 from slotwise.service.wire import service_folder
 from slotwise.workload.file import read_sharing
 
@@ -128,7 +128,7 @@ def serve(
         _start(place)
         return
     try:
-        from slotwise.service.serving import serve_quietly
+        from slotwise.service.http.serving import serve_quietly
     except ModuleNotFoundError as error:
         if error.name not in ("uvicorn", "starlette", "anyio", "prometheus_client"):
             raise

@@ -15,7 +15,7 @@ from slotwise.cli.following import follow_jobs, is_over, left_to_server
 from slotwise.cli.service_tables import show_jobs
 from slotwise.cli.submit import SubmittedWords, posted, request_of
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.service.transport import Transport, job_path
+from slotwise.service.clients.transport import Transport, job_path
 
 TAKEN = {"file", "server", "as_json"}
 """The parameters of `slotwise run` that apply on a server, too."""

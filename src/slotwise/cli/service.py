@@ -25,7 +25,7 @@ from slotwise.cli.following import LIVE, exit_code, is_over, show_end, wait_for,
 from slotwise.cli.parsing import Json, Server, seconds_option
 from slotwise.cli.users import add_user_commands
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.service.transport import NoServerError, Transport, job_path
+from slotwise.service.clients.transport import NoServerError, Transport, job_path
 
 NAMES_MAX = 100
 """The most names that a completion offers."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from slotwise.core.errors import InputError, SlotwiseError, suggestion
 
 if TYPE_CHECKING:
-    from slotwise.service.transport import Transport
+    from slotwise.service.clients.transport import Transport
 
 HELP = """Submit a command, or all jobs of a workload file, to the server.
 
@@ -371,7 +371,7 @@ def _find_folder() -> str:
 
 def submit(submitted: SubmittedWords) -> int:
     """Submit a command or a workload file; the exit code."""
-    from slotwise.service.transport import Transport
+    from slotwise.service.clients.transport import Transport
 
     options = submitted.options
     transport = Transport(options.get("server"))
@@ -406,7 +406,7 @@ def _as_option(found: re.Match[str]) -> str:
 
 def posted(transport: Transport, body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The jobs of a submission. Without a server it offers to start one, on a terminal."""
-    from slotwise.service.transport import NoServerError
+    from slotwise.service.clients.transport import NoServerError
 
     def post() -> list[dict[str, Any]]:
         jobs: list[dict[str, Any]] = transport.post("/v1/jobs", body)["jobs"]
@@ -440,7 +440,7 @@ def _with_new_server(post: Callable[[], list[dict[str, Any]]]) -> list[dict[str,
     import subprocess
     import time
 
-    from slotwise.service.transport import ServerClosedError
+    from slotwise.service.clients.transport import ServerClosedError
 
     words = [sys.executable, "-m", "slotwise", "serve", "--background"]
     if subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode:

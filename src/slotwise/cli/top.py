@@ -24,7 +24,7 @@ from slotwise.cli.service_tables import (
     text_of,
 )
 from slotwise.core.errors import SlotwiseError
-from slotwise.service.transport import Transport
+from slotwise.service.clients.transport import Transport
 
 REFRESH_SECONDS = 1.0
 

@@ -11,7 +11,7 @@ import typer
 from slotwise.cli.application import Application, print_json, show_message
 from slotwise.cli.parsing import Json, Server, seconds_option
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.service.transport import Transport
+from slotwise.service.clients.transport import Transport
 from slotwise.service.wire import ServerPlace, server_place
 
 token = Application(help="Make, list and revoke the tokens of users of a network.")
@@ -107,7 +107,7 @@ def login(
     """
     import os
 
-    from slotwise.service.credentials import Credential, store_credential, tokens_file
+    from slotwise.service.clients.credentials import Credential, store_credential, tokens_file
 
     place = _network_place(url)
     if not place.is_secure:
@@ -134,7 +134,7 @@ def logout(url: Url) -> None:
 
     `slotwise logout https://build.example.org:8443`
     """
-    from slotwise.service.credentials import store_credential
+    from slotwise.service.clients.credentials import store_credential
 
     place = _network_place(url)
     if not store_credential(str(place), None):

@@ -13,7 +13,7 @@ from slotwise.insight.explanation import explanation_lines
 
 if TYPE_CHECKING:
     from slotwise.dask.gate import Gate
-    from slotwise.service.page_source import PageSample, PageSnapshot, StateReader
+    from slotwise.service.page.page_source import PageSample, PageSnapshot, StateReader
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ async def open_page(port: int, dask_scheduler: Any) -> str:
 
     def serve() -> Any:
         try:  # Only here: schedulers without a page do not load it.
-            from slotwise.service.session_page import LoopbackPage, session_app
+            from slotwise.service.page.session_page import LoopbackPage, session_app
         except ModuleNotFoundError as error:
             if error.name not in ("uvicorn", "starlette", "anyio"):
                 raise
@@ -104,7 +104,7 @@ class GateSource:
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """The computations that `slotwise.dask.status` lists, as jobs of a service."""
-        from slotwise.service.session_page import listed
+        from slotwise.service.page.session_page import listed
 
         return listed(self._ask(lambda gate, reader: list(_rows(gate))), query)
 
@@ -120,7 +120,7 @@ class GateSource:
         return {"job": name, "text": self._ask(read)}
 
     def _ask(self, question: Callable[[Gate, StateReader], T]) -> T:
-        from slotwise.service.page_source import StateReader
+        from slotwise.service.page.page_source import StateReader
 
         async def ask() -> T:
             gate = self._scheduler.plugins.get("slotwise")

@@ -16,7 +16,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, Preemption
 from slotwise.jobs.accounts import Account
-from slotwise.service.access import User
+from slotwise.service.users.access import User
 from slotwise.sources import Slots
 
 PORT_MAX = 65_535

@@ -248,7 +248,7 @@ class Session(SessionMethods):
         intake = self._intake
         intake.check_open(had_waited=False)
         try:  # It is above sessions, which do not depend on it.
-            served = importlib.import_module("slotwise.service.session_page")
+            served = importlib.import_module("slotwise.service.page.session_page")
         except ModuleNotFoundError as error:
             if error.name not in ("uvicorn", "starlette", "anyio"):
                 raise

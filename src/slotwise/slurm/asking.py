@@ -14,7 +14,7 @@ from typing import Any
 
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.insight.report.text import printable
-from slotwise.service.transport import Transport, job_path
+from slotwise.service.clients.transport import Transport, job_path
 from slotwise.slurm.jobs import (
     LIVE,
     OVER,

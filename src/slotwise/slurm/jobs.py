@@ -14,7 +14,7 @@ from typing import Any
 
 from slotwise.core.errors import InputError
 from slotwise.insight.report.text import printable
-from slotwise.service.transport import Transport
+from slotwise.service.clients.transport import Transport
 
 LIST_MAX = 10_000
 """The most jobs that a command shows, the newest; the server lists no more at once."""

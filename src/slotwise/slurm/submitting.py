@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from slotwise.core.errors import InputError
-from slotwise.service.transport import ServerClosedError, Transport, job_path
+from slotwise.service.clients.transport import ServerClosedError, Transport, job_path
 from slotwise.slurm.batch import SBATCH, Batch, request_of
 from slotwise.slurm.jobs import OVER, SlurmJob, found_jobs
 from slotwise.slurm.options import (

@@ -1,0 +1,1 @@
+"""The session of a server, and what happens to its jobs."""

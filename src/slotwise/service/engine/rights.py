@@ -1,0 +1,103 @@
+"""What users may do with jobs, how many they may have, and names that are theirs alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from slotwise.core.errors import InputError, SlotwiseError, shown
+from slotwise.service.settings import Settings
+from slotwise.service.store.records import StoredJob
+from slotwise.service.users.access import ForbiddenError, Role, User
+
+MARK = "\x1f"
+"""Between a user and a name that one of its clients chose; no user has it in its name."""
+
+HIDDEN: Mapping[str, Any] = {
+    **dict.fromkeys(("name", "reason"), ""),
+    **dict.fromkeys(("output", "code", "stream")),
+}
+"""What lists show instead of the commands, reasons and outputs of jobs of other users."""
+
+
+class LimitError(SlotwiseError):
+    """A user has as many jobs as it may have."""
+
+
+def may_see(user: User, record: StoredJob, settings: Settings) -> bool:
+    """Whether a user may see and change all of a job: its own, or one in a pool it manages."""
+    return record.user == user.name or user.may(Role.MANAGE, *settings.pools_of(record.pool))
+
+
+def check_sees(user: User, record: StoredJob, settings: Settings, what: str) -> None:
+    """ForbiddenError unless a user may see and change all of a job."""
+    if not may_see(user, record, settings):
+        raise ForbiddenError(
+            f"job {record.id!r} is one of user {record.user!r}; to {what}, user {user.name!r}"
+            f" needs the role 'manage' in pool {record.pool!r}"
+        )
+
+
+def check_submits(user: User, pool: object, settings: Settings) -> None:
+    """ForbiddenError unless a user may submit to a pool; other checks refuse what is none."""
+    if isinstance(pool, str):
+        user.check(Role.SUBMIT, "submit there", *settings.pools_of(pool))
+
+
+def check_names(user: User, named: object) -> None:
+    """ForbiddenError if a user names another one, and may not."""
+    if named not in (None, user.name):
+        user.check(Role.ADMIN, f"submit for user {shown(named)}")
+
+
+def row_for(user: User, record: StoredJob, row: dict[str, Any], settings: Settings) -> Any:
+    """The row of a job in a list, as a user may see it."""
+    return row if may_see(user, record, settings) else {**row, **HIDDEN}
+
+
+def scoped(user: User, own: User, name: str) -> str:
+    """A name that a client chose, for its user alone; those of the own account stay.
+
+    InputError for a name of another user.
+    """
+    owner, mark, _ = name.rpartition(MARK)
+    if mark and owner != user.name:
+        raise InputError(f"{shown(name)} has a control character; choose another name")
+    return name if mark or user.name == own.name else f"{user.name}{MARK}{name}"
+
+
+def plain_name(name: str) -> str:
+    """The opposite of `scoped`."""
+    return name.rpartition(MARK)[2]
+
+
+class JobQuota:
+    """The jobs that are not over, by user, but for those of the own account. Thread-safe."""
+
+    def __init__(self, own: User, jobs: Iterable[tuple[str, str | None]]) -> None:
+        self._own, self._lock = own.name, threading.Lock()
+        self._jobs: dict[str, set[str]] = {}
+        for job, user in jobs:
+            self._of(user).add(job)
+
+    def reserve(self, user: str | None, jobs: Sequence[str], most: int) -> None:
+        """Count new jobs. LimitError if the user has too many then; none is counted."""
+        with self._lock:
+            own = self._of(user)
+            if user != self._own and len(own) + len(jobs) > most:
+                raise LimitError(
+                    f"user {user!r} has {len(own)} jobs that are not over, and may have {most};"
+                    " wait for some of them, or submit them as tasks of one job (--array)"
+                )
+            own.update(jobs)
+
+    def free(self, user: str | None, jobs: Sequence[str]) -> None:
+        """Count jobs no more: they are over, or were not accepted."""
+        with self._lock:
+            self._of(user).difference_update(jobs)
+
+    def _of(self, user: str | None) -> set[str]:
+        if user is None or user == self._own:
+            return set()  # They are not counted.
+        return self._jobs.setdefault(user, set())

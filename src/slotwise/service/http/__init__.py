@@ -1,0 +1,1 @@
+"""The process of a server, its sockets and its routes."""

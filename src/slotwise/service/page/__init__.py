@@ -1,0 +1,1 @@
+"""The page of a server or a session, and its stream."""

@@ -1,0 +1,1 @@
+"""Processes that load and plan the code of users."""

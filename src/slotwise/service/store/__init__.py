@@ -1,0 +1,1 @@
+"""What was accepted and how it ended: a SQLite database with one writer."""

@@ -1,0 +1,38 @@
+"""Changes of the store that must not be lost, such as results, when the disk is full."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from slotwise.service.store.schema import StoreError
+
+RETRY_SECONDS = 1.0
+"""Seconds until a change that could not be stored is tried again."""
+
+AGAIN = ("full", "locked")
+"""The kinds of errors of the store that may pass."""
+
+
+def insist(change: Callable[[], Future[Any]], then: Callable[[], None]) -> None:
+    """Store a change, as often as it takes, then call `then` in a thread of the store.
+
+    It is tried again after a `StoreError`, until the store is closed. What the server was about
+    to report is thus reported only when it is durable.
+    """
+
+    def done(stored: Future[Any]) -> None:
+        error = stored.exception()
+        if error is None:
+            then()
+        elif isinstance(error, StoreError) and error.kind in AGAIN:
+            timer = threading.Timer(RETRY_SECONDS, insist, (change, then))
+            timer.daemon = True
+            timer.start()
+
+    try:
+        change().add_done_callback(done)
+    except StoreError:  # It is closed.
+        return

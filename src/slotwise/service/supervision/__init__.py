@@ -1,0 +1,1 @@
+"""Commands that outlive the server: each has a supervisor."""

@@ -1,0 +1,263 @@
+"""The runner of supervised commands: a worker asks for a supervisor, and waits for its end.
+
+The worker may be killed with the server; the supervisor and the command continue.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from slotwise import task as running
+from slotwise.backends.attempt_logs import STREAMS
+from slotwise.core.errors import OutputError
+from slotwise.jobs.accounts import Account
+from slotwise.jobs.commands import CommandRunner, end_of, not_started
+from slotwise.jobs.devices import DEVICES
+from slotwise.jobs.endings import OomKills, descendants
+from slotwise.jobs.execution import LostAttemptError
+from slotwise.jobs.memory import watch
+from slotwise.service.supervision.supervisor import ANSWER_SECONDS, RECORD, line, pidfd_of
+from slotwise.service.supervision.supervisor_records import Exit, SupervisorRecord, task_in
+
+FULL_SECONDS = 1.0
+"""The pause until a command is started again for which the disk had no space."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedRunner:
+    """Runs a command under a supervisor, or waits for one that runs, in a worker process.
+
+    It reports memory, passes a stop request on and ends as `CommandRunner` does. The command
+    runs as the `account`, if there is one; its output belongs to that, in a folder of root.
+    """
+
+    command: CommandRunner
+    spawner: str
+    run: int
+    account: Account | None = None
+
+    def __call__(
+        self,
+        task: int,
+        attempt: int,
+        folder: str,
+        files: tuple[str, str],
+        found: SupervisorRecord | None,
+        trouble: str,
+    ) -> None:
+        """Wait for the end of the attempt `found`, or else of a new one.
+
+        While the disk of the service is full, the attempt waits: nothing has begun yet.
+        LostAttemptError if there is `trouble`, or the supervisor does not start, or is killed.
+        """
+        running.report_memory(0)  # From now on, this process itself does not count.
+        kills = OomKills()
+        if trouble:
+            raise LostAttemptError(trouble)
+        record = found or self._begin(task, attempt, folder, files)
+        self._await(record, None if found else self._link())
+        now = task_in(folder, self.command.job, task)
+        if now is None or now.ended is None:
+            why = now.trouble if now else f"its record in {folder} is missing"
+            raise LostAttemptError(why)
+        self._check(now.ended, files, kills)
+
+    def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> None:
+        """Wait for the end of a command, by the link of this worker to its supervisor.
+
+        Without one, the worker of the supervisor has gone: that ends with its command.
+        """
+        pidfd = pidfd_of(record.pid, record.start)
+        if pidfd is None:
+            if link is not None:
+                link.end()
+            return
+        memory = lambda: descendants(record.pid), running.report_memory
+        try:
+            running.on_stop_request(lambda _: _ask_to_stop(pidfd))
+            if link is not None:
+                watch(link.fileno(), *memory)
+            if link is None or not link.end():
+                watch(pidfd, *memory)
+        finally:
+            running.on_stop_request(None)
+            os.close(pidfd)
+
+    def _check(self, ended: Exit, files: tuple[str, str], kills: OomKills) -> None:
+        """End the task as its command has ended."""
+        running.report_memory(ended.memory, is_over=True)
+        if ended.error is not None:
+            raise not_started(ended.error)
+        if ended.code and ended.stopped and not running.stop_requested():
+            raise LostAttemptError("its supervisor was asked to stop, not by this run")
+        said = ""
+        if ended.code:
+            with suppress(OSError), open(files[1], "rb") as err:
+                said = end_of(err)
+        self.command.check(ended.code, said, kills)
+
+    def _link(self) -> SupervisorLink:
+        return SupervisorLink.of(self.spawner, self.account)
+
+    def _begin(
+        self, task: int, attempt: int, folder: str, files: tuple[str, str]
+    ) -> SupervisorRecord:
+        """Have a supervisor start the command."""
+        command, cwd, environment = self.command.parts(task, attempt)
+        devices = environment.get(DEVICES, "")
+        request: dict[str, Any] = {
+            "folder": folder,
+            "job": self.command.job,
+            "task": task,
+            "run": self.run,
+            "attempt": attempt,
+            **dict(zip(STREAMS, files, strict=True)),
+            "devices": [int(number) for number in devices.split(",") if number],
+            "command": command,
+            "cwd": cwd,
+            "environment": environment,
+            "account": self.account,
+        }
+        places = (os.path.join(folder, RECORD), *files)
+        while True:
+            with ExitStack() as opened:
+                try:
+                    given = [self._opened(place, opened) for place in places]
+                    plain = self._answer(request, given)
+                    if "error" not in plain:
+                        return SupervisorRecord.of(plain)
+                    why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
+                except OSError as error:
+                    why = error
+            if not _waits_for_space(why, places):
+                raise OutputError.of(str(why.filename), why)
+
+    def _answer(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
+        """The answer of a supervisor. LostAttemptError if there is none."""
+        try:
+            return self._link().begin(request, files)
+        except (OSError, ValueError) as error:
+            raise LostAttemptError(
+                f"its supervisor did not start ({self.spawner}): {error}"
+            ) from error
+
+    def _opened(self, place: str, opened: ExitStack) -> int:
+        """Empty or create a file for the supervisor. Raises OSError.
+
+        A command may open its stdout and stderr by name, as /dev/stderr, so it owns them.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        is_record = os.path.basename(place) == RECORD
+        is_private = is_record or self.account is not None
+        file = os.open(place, flags, 0o600 if is_private else 0o666)
+        opened.callback(os.close, file)
+        if self.account is not None and not is_record:
+            os.fchmod(file, 0o600)  # Its name among the logs may have made it.
+            os.fchown(file, self.account.uid, self.account.gid)
+        return file
+
+
+def _waits_for_space(error: OSError, files: Collection[str]) -> bool:
+    """Whether a command did not start because one of these files had no space on its disk.
+
+    Then this waits for some time, so that it is tried again without using up an attempt.
+    """
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename in files
+    if is_full and not running.stop_requested():
+        time.sleep(FULL_SECONDS)
+        return True
+    return False
+
+
+class SupervisorLink:
+    """The connection of a worker to its supervisor, made again when that was lost."""
+
+    _only: SupervisorLink | None = None
+
+    def __init__(self, path: str, account: Account | None) -> None:
+        self._of = path, account
+        self._channel: socket.socket | None = None
+        self._answers: BinaryIO | None = None
+
+    @classmethod
+    def of(cls, path: str, account: Account | None = None) -> SupervisorLink:
+        """The link of this process, for this account. A forked child makes one of its own."""
+        if cls._only is None or cls._only._of != (path, account):
+            if cls._only is not None:
+                cls._only.close()
+            cls._only = cls(path, account)
+            os.register_at_fork(after_in_child=cls._only.close)
+        return cls._only
+
+    def fileno(self) -> int:
+        """The descriptor that can be read when the command has ended."""
+        return -1 if self._channel is None else self._channel.fileno()
+
+    def begin(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
+        """The answer to a request, whose command has begun unless that is an error.
+
+        Raises OSError or ValueError; then it has not begun.
+        """
+        text = line(request)
+        with suppress(OSError, ValueError):  # It was killed since the last command.
+            if self._channel is not None:
+                return self._ask(text, files)
+        self.close()
+        os.truncate(files[0], 0)  # The supervisor that was killed may have begun a record.
+        folder, name = os.path.split(self._of[0])
+        place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        self._channel = socket.socket(socket.AF_UNIX)
+        try:
+            # The whole path may be too long for a socket.
+            self._channel.connect(f"/proc/self/fd/{place}/{name}")
+            self._answers = self._channel.makefile("rb")
+            return self._ask(text, files)
+        except (OSError, ValueError):
+            self.close()
+            raise
+        finally:
+            os.close(place)
+
+    def _ask(self, request: bytes, files: Sequence[int]) -> dict[str, Any]:
+        assert self._channel is not None
+        assert self._answers is not None
+        self._channel.settimeout(ANSWER_SECONDS)
+        sent = socket.send_fds(self._channel, [request], files)
+        self._channel.sendall(request[sent:])
+        answer = self._answers.readline()
+        if not answer.endswith(b"\n"):
+            raise ValueError("the connection was closed")
+        self._channel.sendall(b"\n")
+        found: dict[str, Any] = json.loads(answer)
+        if "error" in found:
+            self.end()
+        return found
+
+    def end(self) -> bool:
+        """Take the line after the end of a command; if it does not come, drop the link."""
+        with suppress(OSError):
+            if self._answers is not None and self._answers.readline():
+                return True
+        self.close()
+        return False
+
+    def close(self) -> None:
+        """End the connection. Idempotent."""
+        for one in (self._answers, self._channel):
+            if one is not None:
+                one.close()
+        self._channel = self._answers = None
+
+
+def _ask_to_stop(pidfd: int) -> None:
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGTERM)

@@ -1,0 +1,1 @@
+"""Users, tokens and roles, and the guard before the routes."""
