@@ -27,23 +27,44 @@ SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None).prctl
 
 
+class StartedProcesses:
+    """The processes that were started within `adopting`."""
+
+    def __init__(self) -> None:
+        self._before = frozenset(children(os.getpid()))
+        self._asked: dict[int, str] = {}
+
+    def pids(self) -> list[int]:
+        """Their numbers, also of those that left the process group or lost their parents."""
+        mine = [pid for pid in children(os.getpid()) if pid not in self._before]
+        return [*mine, *(pid for one in mine for pid in descendants(one))]
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM to those whose present program has not got it from here.
+
+        A process that has just been forked by a shell may lose it when it begins its program.
+        """
+        for pid in self.pids():
+            program = ""
+            with suppress(OSError):
+                program = os.readlink(f"/proc/{pid}/exe")
+            if self._asked.get(pid) != program:
+                self._asked[pid] = program
+                send([pid], signal.SIGTERM)
+
+
 @contextmanager
-def adopting(stops: Callable[[], bool]) -> Iterator[Callable[[], list[int]]]:
+def adopting(stops: Callable[[], bool]) -> Iterator[StartedProcesses]:
     """Within it, descendants that lose their parents become children of this process.
 
-    It gives a function that returns the processes that were started within it, also those that
-    left the process group or lost their parents. At the end it waits for them; it kills them
-    unless `stops` says that they were asked to stop. Meanwhile no signal is blocked, and the
-    exit codes of children are known.
+    It gives the processes that were started within it. At the end it waits for them; it kills
+    them unless `stops` says that they were asked to stop. Meanwhile no signal is blocked, and
+    the exit codes of children are known.
     """
-    before = frozenset(children(os.getpid()))
+    started = StartedProcesses()
     handles = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # An earlier call may ignore it.
     mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-    def started() -> list[int]:
-        mine = [pid for pid in children(os.getpid()) if pid not in before]
-        return [*mine, *(pid for one in mine for pid in descendants(one))]
 
     try:
         yield started
@@ -83,15 +104,18 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _end_rest(started: Callable[[], list[int]], stops: Callable[[], bool]) -> None:
+def _end_rest(started: StartedProcesses, stops: Callable[[], bool]) -> None:
     """Wait for processes that outlive the command; kill them unless a stop was requested."""
-    until = time.monotonic() + ENDING_SECONDS
-    while rest := started():
-        if not stops():
+    until, pause = time.monotonic() + ENDING_SECONDS, 0.001
+    while rest := started.pids():
+        if stops():
+            started.ask_to_stop()
+        else:
             send(rest, signal.SIGKILL)
             if time.monotonic() > until:
                 return
         for pid in rest:
             with suppress(ChildProcessError):  # This process has not adopted it yet.
                 os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.001)
+        time.sleep(pause)
+        pause = min(0.05, 1.1 * pause)

@@ -32,7 +32,7 @@ from slotwise.core.errors import (
 from slotwise.core.job import MAX_COMMANDS, Job, Phase, Sizes, Tasks
 from slotwise.core.rates import COMMAND_MARK
 from slotwise.core.resources import requested
-from slotwise.jobs.command_process import ENDING_SECONDS, adopting, send, start
+from slotwise.jobs.command_process import ENDING_SECONDS, StartedProcesses, adopting, start
 from slotwise.jobs.commit import Layout, OutputDirectory, check_output, place_of
 from slotwise.jobs.devices import given_variables
 from slotwise.jobs.endings import UNKNOWN_CODE, OomKills, signalled
@@ -157,16 +157,16 @@ class CommandRunner:
         task: int,
         attempt: int,
         opened: Sequence[BinaryIO],
-        started: Callable[[], list[int]],
+        started: StartedProcesses,
     ) -> int:
         reset_peak()
         try:
             process = start(*self.parts(task, attempt), opened)
         except OSError as error:
             raise not_started(error) from error
-        running.on_stop_request(lambda _: send(started(), signal.SIGTERM))
+        running.on_stop_request(lambda _: started.ask_to_stop())
         try:
-            status, largest = wait_for_end(process.pid, started, running.report_memory)
+            status, largest = wait_for_end(process.pid, started.pids, running.report_memory)
         except ChildProcessError as error:  # Popen would report exit code 0.
             raise SlotwiseError(
                 f"the command ended, but its exit code is unknown: {UNKNOWN_CODE}"

@@ -49,7 +49,7 @@ from typing import Any, NoReturn
 
 from slotwise.backends.local.worker import leave_keyring, reset_signals
 from slotwise.jobs.accounts import Account
-from slotwise.jobs.command_process import adopting, send, start
+from slotwise.jobs.command_process import StartedProcesses, adopting, start
 
 RECORD = "record"
 """The name of the file of a task."""
@@ -201,7 +201,7 @@ class Supervisor:
         self,
         request: Mapping[str, Any],
         files: Sequence[int],
-        started: Callable[[], list[int]],
+        started: StartedProcesses,
     ) -> dict[str, Any]:
         """Run the command to its end: how it ended, or why it could not start."""
         environment = {**request["environment"], MARK: f"{self._pid} {self._start}"}
@@ -209,19 +209,10 @@ class Supervisor:
             process = start(request["command"], request["cwd"], environment, files)
         except OSError as error:
             return {"error": error.errno, "place": error.filename}
-        asked = set[int]()
-
-        def ask_to_stop() -> None:
-            pids = started()
-            send(pids, signal.SIGTERM)
-            asked.update(pids)
-
-        self._ask = ask_to_stop
+        self._ask = started.ask_to_stop
         if self._stops:
-            ask_to_stop()
+            started.ask_to_stop()
         _, status, usage = os.wait4(process.pid, 0)
-        if self._stops:  # A shell may have started one just when it was asked.
-            send([pid for pid in started() if pid not in asked], signal.SIGTERM)
         process.returncode = code = os.waitstatus_to_exitcode(status)
         return {"code": code, "memory": usage.ru_maxrss << 10}
 
