@@ -20,6 +20,7 @@ from service.teams import CONFIG, Team, running_team
 from slotwise.service.clients.transport import ServerRefusedError, job_path
 from slotwise.service.http import listening
 from slotwise.service.http.listening import NetworkListener
+from slotwise.service.http.server import JSON_BYTES_MAX
 from slotwise.service.settings import NetworkSettings
 from slotwise.service.users.limits import OPEN_MAX, WRONG_AT_ONCE
 from slotwise.service.wire import frame
@@ -177,6 +178,34 @@ def test_bodies_that_are_not_what_was_expected(team: Team) -> None:
         token = f"Authorization: Bearer {team.token('bob')}\r\n\r\n"
         connection.sendall((head + token).encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/results", "/v1/calls", "/v1/jobs/1/cancel"])
+def test_json_that_takes_much_memory(team: Team, path: str) -> None:
+    """An empty list takes three bytes of a body, and 25 times as much in the server."""
+    lists = [[]] * (JSON_BYTES_MAX // 68)
+    if path == "/v1/calls":
+        body = frame({"op": "close", "stream": "s", "x": lists}) * 18
+    else:
+        body = json.dumps({"x": lists * 18}).encode()
+    answer = team.ask("POST", path, {}, body, user="mallory")
+    assert (answer.status, answer.json["error"]["kind"]) == (413, "large")
+
+
+def test_a_user_who_waits_for_very_many_jobs(team: Team) -> None:
+    """Its streams have more jobs to look up than the server has threads for; others ask on."""
+    names = [f"no-job-{number}" for number in range(40_000)]
+    body = json.dumps({"client": "c", "jobs": names}).encode()
+    head = "POST /v1/results HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Content-Length: {len(body)}\r\nAuthorization: Bearer {team.token('mallory')}"
+    with ExitStack() as streams:
+        for _ in range(50):
+            stream = streams.enter_context(closing(team.connect()))
+            stream.sendall(head.encode() + b"\r\n\r\n" + body)
+        began = time.monotonic()
+        for _ in range(5):
+            team.transport("bob").get("/v1/jobs", limit=10)
+        assert time.monotonic() - began < QUICK_SECONDS
 
 
 def test_what_is_not_http_is_not_answered(team: Team) -> None:

@@ -35,6 +35,9 @@ LEFT_SECONDS = 600.0
 KEY_BYTES_MAX = 200
 """The maximum length of the key of a stream."""
 
+LOOKED_UP = 500
+"""How many jobs are looked up at once: then a thread can serve another request."""
+
 
 class CallFrames:
     """Opens, extends, closes and cancels streams, as clients ask."""
@@ -57,10 +60,12 @@ class CallFrames:
     ) -> Iterator[bytes]:
         """The frames of those calls and jobs that are over; each is read when it is taken.
 
-        Those that the user may not see are left out.
+        Those that the user may not see are left out. Empty ones between them take a thread for
+        no longer than a few milliseconds, whatever is asked for.
         """
         engine, store = self._engine, self._engine.store
         for key, numbers in calls.items():
+            yield b""
             record = store.stream(key if MARK in key else scoped(user, engine.own, key))
             if record is None or not may_see(user, record, engine.settings):
                 continue
@@ -69,12 +74,13 @@ class CallFrames:
                 is_wanted = one.state != OPEN and one.number in wanted
                 if is_wanted and (call := store.call(record.id, one.number)):
                     yield call_frame(key, call)
-        for job in jobs:
-            ended = store.job(str(job))
-            if ended is None or not may_see(user, ended, engine.settings):
-                continue
-            if ended.state in OVER:
-                yield job_frame(ended)
+        for at in range(0, len(jobs), LOOKED_UP):
+            yield b""
+            names = [str(name) for name in jobs[at : at + LOOKED_UP]]
+            for job in store.jobs(ids=names, limit=len(names)):
+                is_wanted = job.state in OVER and may_see(user, job, engine.settings)
+                if is_wanted and (ended := store.job(job.id)):  # With its result.
+                    yield job_frame(ended)
 
     def left(self, client: str) -> None:
         """Note that the connection of a client has ended: its streams will be closed."""

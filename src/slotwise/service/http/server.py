@@ -48,10 +48,15 @@ from slotwise.service.store.records import StoredJob
 from slotwise.service.store.schema import StoreError
 from slotwise.service.store.store import SORTS
 from slotwise.service.users.access import ForbiddenError, Role, User
+from slotwise.service.users.guard import address_of
 from slotwise.service.wire import API, frame, frames
 
 BODY_BYTES_MAX = 4 << 30
 """The longest body of a request."""
+
+JSON_BYTES_MAX = 16 << 20
+"""The longest JSON from a network: its objects take up to 25 times the memory, and nothing else
+is done while it is parsed."""
 
 WAIT_SECONDS_MAX = 600.0
 """The longest time for which a request waits for the end of a job."""
@@ -74,6 +79,10 @@ class ClosedError(SlotwiseError):
     """The server accepts nothing now."""
 
 
+class LargeError(SlotwiseError):
+    """A body is longer than it may be."""
+
+
 STATUS = {
     ClosedError: (503, "closed"),
     MissingError: (404, "missing"),
@@ -82,6 +91,7 @@ STATUS = {
     StoreError: (507, "full"),
     ForbiddenError: (403, "forbidden"),
     LimitError: (429, "limit"),
+    LargeError: (413, "large"),
 }
 
 
@@ -185,7 +195,7 @@ class ServiceApp:
     async def submit(self, request: Request) -> Response:
         """Accept jobs."""
         self._check_open()
-        body = _object(await _body(request))
+        body = await json_of(request)
         given = Submission(
             jobs=_of(body, "jobs", list, []),
             user=_of(body, "user", str, None),
@@ -197,7 +207,7 @@ class ServiceApp:
     async def submit_object(self, request: Request) -> Response:
         """Accept a pickled job, which only a process of its own unpickles."""
         self._check_open()
-        given_frames = _frames(await _body(request))
+        given_frames = await _frames_of(request)
         if [len(parts) for _, parts in given_frames] != [1]:
             raise InputError("expected one frame with one part, the pickled job")
         ((body, parts),) = given_frames
@@ -245,7 +255,7 @@ class ServiceApp:
     async def calls(self, request: Request) -> Response:
         """Handle frames with calls, in order."""
         self._check_open()
-        given, user = _frames(await _body(request)), user_of(request)
+        given, user = await _frames_of(request), user_of(request)
         answer = await run_in_threadpool(self._calls.handle, given, user)
         if any(header.get("op") == "open" for header, _ in given):
             audited(request, jobs=list(answer["jobs"].values()))
@@ -253,7 +263,7 @@ class ServiceApp:
 
     async def results(self, request: Request) -> Response:
         """Stream the ends of the calls and jobs of a client."""
-        body = _object(await _body(request))
+        body = await json_of(request)
         client = _of(body, "client", str, "")
         if not client:
             raise InputError("client is missing; give the name of the client")
@@ -271,7 +281,8 @@ class ServiceApp:
             # What has ended by now is read after the listener was added: nothing is missed.
             yield frame({"beat": time.time()})
             async for one in iterate_in_threadpool(self._calls.ended(calls, jobs, user)):
-                yield one
+                if one:
+                    yield one
             try:
                 while True:
                     news = await listener.take(BEAT_SECONDS)
@@ -399,8 +410,7 @@ class ServiceApp:
     async def act(self, request: Request, name: str) -> Response:
         """Cancel, hold, release, change or forget a job."""
         self._check_open()
-        body, job, engine = await _body(request), _job_of(request), self._engine
-        stated = _object(body) if body else {}
+        stated, job, engine = await json_of(request, {}), _job_of(request), self._engine
         if not user_of(request).is_admin:
             await self._seen(request, f"{name} it")
         audited(request, jobs=[job])
@@ -441,9 +451,13 @@ def user_of(request: Request) -> User:
     return user
 
 
-async def json_of(request: Request) -> dict[str, Any]:
-    """The object in the body of a request. InputError for another body."""
-    return _object(await _body(request))
+async def json_of(request: Request, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The object in the body of a request. InputError for another body.
+
+    `default` stands for an empty body. LargeError for a body that is too long.
+    """
+    body = await _body(request, _json_bytes_max(request))
+    return default if default is not None and not body else _object(body)
 
 
 def audited(request: Request, **about: Any) -> None:
@@ -451,12 +465,12 @@ def audited(request: Request, **about: Any) -> None:
     request.state.audited = about
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
     pieces, size = list[bytes](), 0
     async for piece in request.stream():
         size += len(piece)
-        if size > BODY_BYTES_MAX:
-            raise InputError(f"the body is longer than {BODY_BYTES_MAX} bytes")
+        if size > most:
+            raise LargeError(f"the body has more than {most} bytes; send less at once")
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -471,13 +485,25 @@ def _object(body: bytes) -> dict[str, Any]:
     return found
 
 
-def _frames(body: bytes) -> list[Frame]:
+def _json_bytes_max(request: Request) -> int:
+    return JSON_BYTES_MAX if address_of(request.scope) else BODY_BYTES_MAX
+
+
+async def _frames_of(request: Request) -> list[Frame]:
+    """The frames in the body of a request; their headers together are short enough."""
+    stream, most = io.BytesIO(await _body(request)), _json_bytes_max(request)
+    found, size = list[Frame](), 0
     try:
-        return list(frames(io.BytesIO(body)))
-    except InputError:
+        for header, parts in frames(stream):
+            found.append((header, parts))
+            size += sum(map(len, parts))
+            if stream.tell() - size > most:
+                raise LargeError(f"the headers have more than {most} bytes; send less at once")
+    except (InputError, LargeError):
         raise
     except SlotwiseError:
         raise InputError("the body ends within a frame") from None
+    return found
 
 
 def _numbers(calls: Mapping[str, Any]) -> Mapping[str, list[int]]:
