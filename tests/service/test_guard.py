@@ -42,8 +42,9 @@ class Door:
 
     def __init__(self, **rules: object) -> None:
         self.clock, self.users = Clock(), {"ann": ANN}
-        self.logins = Logins(self.users.get, self.clock)
         self.tokens = {"right": (ANN, "t1")}
+        self.ended = set[str]()
+        self.logins = Logins(self.users.get, self.clock, lambda id: id not in self.ended)
         stated = GuardRules(frozenset({"build.example.org"}), 8443, **rules)  # type: ignore[arg-type]
         self.guard = Guard(whose, stated, self.logins, user_of_token=self.tokens.get)
 
@@ -145,8 +146,11 @@ def test_a_login_lasts_until_it_is_ended(door: Door) -> None:
     door.clock.now += 1
     assert door.ask("GET", "/v1/jobs", three).status == 401
     assert door.ask("GET", "/v1/jobs", late).status == 200
-    door.logins.end_of_token("t1")
+    code = door.ask("POST", "/v1/codes", TOKEN).json["code"]
+    door.ended.add("t1")
     assert door.ask("GET", "/v1/jobs", late).status == 401
+    assert door.ask("GET", f"/login?code={code}").status == 401
+    door.ended.clear()
     last = door.logged_in()
     door.users.clear()
     assert door.ask("GET", "/v1/jobs", last).status == 401

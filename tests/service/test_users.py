@@ -52,6 +52,7 @@ from slotwise.service.users.access import (
 )
 from slotwise.service.users.audit import AuditLog
 from slotwise.service.users.limits import KEYS_MAX, RateLimit, group_of
+from slotwise.service.users.logins import Logins
 from slotwise.service.users.tokens import TOKENS_MAX, Tokens
 from slotwise.service.wire import ServerPlace, frame, server_place
 from waiting import until
@@ -184,8 +185,12 @@ def test_a_token_is_stored_as_a_hash(tmp_path: Path) -> None:
         found = tokens.find(short_text)
         assert found is not None
         assert (found.id, found.user) == (short.id, "ann")
+        logins = Logins({"ann": User("ann", "ann")}.get, is_valid=tokens.is_valid)
+        session = logins.begin("ann", short.id)
+        assert logins.session(session) is not None
         now[0] += 86_400
         assert tokens.find(short_text) is None
+        assert logins.session(session) is None, "a login outlives the token it began with"
         wrong = ["", "slw", "slw_", f"slw_{kept.id}", f"slw_{kept.id}_", f"{text}x", text[:-1]]
         for one in [
             *wrong,

@@ -116,8 +116,8 @@ class Process:
         self._server = ServiceApp(self._engine, self._reload, self._ending.set)
         self._tokens = Tokens(store)
         self._audit = AuditLog(self._engine.folder / "audit.jsonl")
-        logins = Logins(self._engine.user)
-        routes = TokenRoutes(self._engine, self._tokens, logins).routes()
+        logins = Logins(self._engine.user, is_valid=self._tokens.is_valid)
+        routes = TokenRoutes(self._engine, self._tokens).routes()
         self._guard = Guard(
             self._server.app(*routes),
             GuardRules(),

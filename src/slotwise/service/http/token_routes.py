@@ -17,7 +17,6 @@ from slotwise.service.answers import PlainResponse
 from slotwise.service.engine.engine import Engine, MissingError
 from slotwise.service.http.server import answering, audited, json_of, user_of
 from slotwise.service.users.access import Role, User
-from slotwise.service.users.logins import Logins
 from slotwise.service.users.tokens import Token, Tokens
 
 DAYS_MAX = 36_500
@@ -27,8 +26,8 @@ DAYS_MAX = 36_500
 class TokenRoutes:
     """Makes, lists and revokes tokens."""
 
-    def __init__(self, engine: Engine, tokens: Tokens, logins: Logins) -> None:
-        self._engine, self._tokens, self._logins = engine, tokens, logins
+    def __init__(self, engine: Engine, tokens: Tokens) -> None:
+        self._engine, self._tokens = engine, tokens
 
     def routes(self) -> list[BaseRoute]:
         """The routes for an application."""
@@ -72,7 +71,6 @@ class TokenRoutes:
         if token is None or not (by.is_admin or token.user == by.name):
             raise MissingError(f"there is no token {id!r}; `slotwise token list` shows them")
         revoked: Token = await run_in_threadpool(self._tokens.revoke, id)
-        self._logins.end_of_token(id)
         audited(request, token=id, of=token.user)
         return PlainResponse(revoked.to_plain())
 

@@ -37,14 +37,18 @@ class Login:
 class Logins:
     """The codes and sessions of a server. For the thread of its event loop.
 
-    user_of  the user with a name; None for one that the configuration no longer has
-    clock    the seconds by which they end
+    user_of   the user with a name; None for one that the configuration no longer has
+    clock     the seconds by which they end
+    is_valid  whether the token with an id can still be used: what it began ends with it
     """
 
     def __init__(
-        self, user_of: Callable[[str], User | None], clock: Callable[[], float] = time.monotonic
+        self,
+        user_of: Callable[[str], User | None],
+        clock: Callable[[], float] = time.monotonic,
+        is_valid: Callable[[str], bool] = lambda token: True,
     ) -> None:
-        self._user_of, self._clock = user_of, clock
+        self._user_of, self._clock, self._is_valid = user_of, clock, is_valid
         self._codes: dict[bytes, Login] = {}
         self._sessions: dict[bytes, Login] = {}
 
@@ -71,14 +75,10 @@ class Logins:
         """End a session."""
         self._sessions.pop(hashed(secret), None)
 
-    def end_of_token(self, token: str) -> None:
-        """End what began with a token that is revoked."""
-        for kept in (self._codes, self._sessions):
-            for key in [key for key, login in kept.items() if login.token == token]:
-                del kept[key]
-
     def _user(self, login: Login | None) -> User | None:
         if login is None or login.ends <= self._clock():
+            return None
+        if login.token is not None and not self._is_valid(login.token):
             return None
         return self._user_of(login.user)
 

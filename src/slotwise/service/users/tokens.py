@@ -105,6 +105,11 @@ class Tokens:
         """The token with this id, which need not be valid."""
         return self._by_id.get(id)
 
+    def is_valid(self, id: str) -> bool:
+        """Whether the token with this id can be used."""
+        token = self._by_id.get(id)
+        return token is not None and token.is_valid(self._clock())
+
     def revoke(self, id: str) -> Token:
         """Let a token be of no more use; no effect on one that is revoked."""
         now = self._clock()
