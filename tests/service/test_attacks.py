@@ -80,6 +80,11 @@ def test_values_that_no_job_can_have_are_refused(server: RunningServer) -> None:
         ({"deadline": {"at": 10**400}}, "deadline"),
         ({"deadline": math.nan}, "deadline"),
         ({"after": 5}, "after"),
+        ({"after": True}, "after"),
+        ({"after_each": 0}, "after_each"),
+        ({"after": None, "pool": "held"}, "hold the job"),
+        ({"id": "9" * 5000}, "id"),
+        ({"array_index": 0, "env": "A"}, "env"),
         ({"pool": "held"}, "hold the job"),
     ]
     for entry, text in entries:

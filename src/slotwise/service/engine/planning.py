@@ -99,7 +99,7 @@ class Submitted:
         if not isinstance(restart, bool):
             raise InputError(f"restart is {shown(restart)}; give true or false")
         for key in AFTER:
-            if not isinstance(entry.get(key) or (), str | list | tuple):
+            if not isinstance(entry.get(key), str | list | tuple | None):
                 raise InputError(f"{key} is {shown(entry[key])}; give a list of jobs")
         words: dict[int, str] = {}
         if isinstance(command := entry.get("command"), list):
@@ -111,6 +111,8 @@ class Submitted:
         index = stated.get("array_index")
         if index is not None and (type(index) is not int or index < 0):
             raise InputError(f"array_index is {shown(index)}; give a whole number >= 0")
+        if index is not None and not isinstance(env := entry.get("env") or {}, Mapping):
+            raise InputError(f"env is {shown(env)}; give an object with variables")
         due = _due(stated.get("deadline"), now)
         return cls(_kind(entry), entry, due, restart, words, title, index)
 
@@ -315,7 +317,7 @@ def _entry(one: Submitted, id: str, before: Mapping[str, str]) -> dict[str, Any]
     entry.pop("object", None)
     for key in AFTER:
         if key in entry:
-            names = [entry[key]] if isinstance(entry[key], str) else entry[key]
+            names = _listed(entry[key])
             kept = [before[name] for name in names if name in before]
             if kept:
                 entry[key] = kept

@@ -289,6 +289,8 @@ def _stated_id(entry: Mapping[str, Any]) -> str | None:
     stated = entry.get("id")
     if stated is not None and not isinstance(stated, str):
         raise InputError(f"id is {stated!r}; give a string")
+    if stated:
+        check_name("the id of a job", stated)
     if stated and stated.rpartition("/")[2] in REQUESTS and "/" in stated:
         raise InputError(
             f"id is {stated!r}; its last part is the name of a request of the service; give"
