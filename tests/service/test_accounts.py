@@ -275,6 +275,7 @@ hosting.HostedJob._output_files = lambda self, *a: hosting.Answer(["{place}", "{
         '{"known_as": {}}',
         '{"ending_seconds": float("nan")}',
         '{"outputs": [["x"]]}',
+        '{"more": [0] * (1 << 25)}',
     ],
 )
 def test_what_a_planning_process_claims_is_checked(server: AccountServer, claim: str) -> None:

@@ -38,6 +38,10 @@ LOOP_SECONDS, LOOP_SECONDS_MIN = 10.0, 0.02
 END_SECONDS_MAX = 0.1
 """How long the process of an account may take to exit by itself."""
 
+PLAIN_BYTES_MAX = 32 << 20
+"""The longest JSON from the process of an account: its objects take up to 25 times the memory,
+and nothing else is done while it is parsed."""
+
 READ_BYTES = 1 << 20
 """The most bytes of an answer that are received in one call."""
 
@@ -161,6 +165,8 @@ class HostingProcess:
             self._stream.until = time.monotonic() + limit
             self._channel.sendall(frame({"do": name}, (dumped(stated).encode(), *parts)))
             header, (body, *found) = next(self._answers)
+            if self.account is not None and len(body) > PLAIN_BYTES_MAX:
+                raise ValueError("the answer is too long")
             value = json.loads(body)
         except TimeoutError:
             why = f"has not answered for {limit:g} s"
