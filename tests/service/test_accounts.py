@@ -327,6 +327,31 @@ def test_a_worker_that_is_taken_over_ends_only_its_own_task(server: AccountServe
     assert run(server, "bob", "id -un", Path("/")) == f"{BOB}\n"
 
 
+def test_the_error_of_a_call_is_no_bomb(server: AccountServer) -> None:
+    """It has a few bytes, and its text would have a million million characters."""
+
+    def raises(mark: Path) -> None:
+        import pickle
+
+        from slotwise.backends.local import call_stream
+
+        if mark.exists():
+            mark.unlink()
+            os._exit(1)  # The client, which is of the user, gets no bomb.
+        mark.touch()
+        text: object = "a"
+        for _ in range(40):
+            text = (text, text)
+        call_stream.failure = lambda error: pickle.dumps((b"", text))
+        raise ValueError
+
+    with folder_of(ANN) as folder, server.client() as client:
+        with client.executor(user="ann", attempts=2) as ann:
+            error = ann.submit(raises, folder / "mark").exception(30)
+        assert not (folder / "mark").exists(), error
+    assert run(server, "bob", "id -un", Path("/")) == f"{BOB}\n"
+
+
 @pytest.mark.parametrize("change", ["mode", "owner", "parent"])
 def test_a_folder_that_others_can_change_is_refused(change: str, tmp_path: Path) -> None:
     """A user could read what is kept there, or put another folder in its place."""

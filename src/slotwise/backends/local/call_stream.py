@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import inspect
-import io
 import json
 import multiprocessing
 import os
@@ -17,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
 from glob import escape, glob
-from itertools import count, zip_longest
+from itertools import count, islice, zip_longest
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, TypeVar, cast
 
@@ -287,6 +286,8 @@ class CallStream(Execution):
             last, path = self._printed
             self._end(task, CallResult(kind == VALUE, packed, path if last == task else ""))
             return
+        if len(packed) > SPANS_BYTES_MAX:
+            raise ValueError("it has too many parts")
         folder, *spans = json.loads(packed)
         # The worker does not choose the path: the file is removed with the result.
         path = os.path.join(self._files.folders[folder], file_name(self._number, task, attempt))
@@ -325,20 +326,32 @@ class CallStream(Execution):
         self.done(task, result)
 
 
-class _NoClasses(pickle.Unpickler):
-    """Unpickles strings and the like only, since a task may have sent anything."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"{module}.{name} is not expected here")
-
-
 def _plain(packed: bytes) -> tuple[bytes, str]:
-    """What `failure` has returned. ValueError for anything else."""
+    """What `failure` has returned. ValueError for anything else.
+
+    A task may have sent anything, such as lists that take much memory, or tuples of tuples
+    whose text has no end. So nothing is unpickled: its two values are read where they stand.
+    """
+    from pickletools import genops  # Needed rarely.
+
     try:
-        error, text = _NoClasses(io.BytesIO(packed)).load()
+        steps = list(islice(genops(packed), PLAIN_STEPS_MAX))
+        (error, text) = (stated for step, stated, _ in steps if step.name not in FRAMING)
     except Exception as wrong:
         raise ValueError(f"it is not the error of a call: {wrong}") from wrong
-    return error, str(text)
+    if not (isinstance(error, bytes) and isinstance(text, str)):
+        raise ValueError("it is not the error of a call")
+    return error, text
+
+
+PLAIN_STEPS_MAX = 12
+"""The most steps of the pickle of a pair of bytes and a string."""
+
+FRAMING = frozenset(("PROTO", "FRAME", "MEMOIZE", "TUPLE2", "STOP"))
+"""The steps of such a pickle that are none of its values."""
+
+SPANS_BYTES_MAX = 1 << 20
+"""The most bytes of the places in a file that a worker may state."""
 
 
 def lost_call(reason: str) -> SlotwiseError:

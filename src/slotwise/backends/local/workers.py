@@ -209,9 +209,15 @@ class Workers(ABC):
         self.close()
 
 
+ERROR_BYTES_MAX = 16 << 20
+"""The longest error of a task, which user code may have sent: as objects it takes much more."""
+
+
 def _error(body: Pickle) -> object:
     """The error of a task, or its text; see `worker.error_body`."""
     try:
+        if len(body) > ERROR_BYTES_MAX:
+            raise ValueError("it is too long")
         kind, *arguments = json.loads(body)
         if kind == "LostInputError":
             phase, outputs, place, why = arguments
