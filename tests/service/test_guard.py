@@ -449,3 +449,21 @@ def test_what_is_refused_is_noted_but_not_without_end() -> None:
     assert int(WRONG_AT_ONCE) <= len(lines) <= int(WRONG_AT_ONCE) + 2
     asked(guard, "GET", "/", host="evil.example", address="192.0.2.8")
     assert lines[-1] == (None, "192.0.2.8", "GET /", "forbidden")
+
+
+@pytest.mark.parametrize(("status", "count"), [(404, WRONG_AT_ONCE), (201, WRONG_AT_ONCE + 20)])
+def test_what_fails_is_noted_but_not_without_end(status: int, count: float) -> None:
+    """A user cannot push older lines out of the record by requests that change nothing."""
+    lines: list[tuple[object, ...]] = []
+
+    async def answers(scope: Scope, receive: Receive, send: Send) -> None:
+        await JSONResponse({}, status)(scope, receive, send)
+
+    def audit(*line: object, **about: object) -> None:
+        lines.append(line)
+
+    tokens = {"right": (ANN, "t1")}
+    guard = Guard(answers, GuardRules(), Logins({}.get), user_of_token=tokens.get, audit=audit)
+    for _ in range(int(WRONG_AT_ONCE) + 20):
+        asked(guard, "POST", "/v1/jobs/no-job/hold", TOKEN)
+    assert count <= len(lines) <= count + 2

@@ -694,6 +694,9 @@ def test_the_record_is_limited_and_safe_to_show(tmp_path: Path) -> None:
     (line,) = path.read_bytes().splitlines()
     assert b"\x1b" not in line
     assert (json.loads(line)["count"], len(json.loads(line)["jobs"])) == (100, 20)
+    log.write("ann", "a", "POST /", "done", jobs=["é" * 100] * 100)
+    line = path.read_bytes().splitlines()[-1]
+    assert (json.loads(line)["count"], len(json.loads(line)["jobs"])) == (100, 1)
     for _ in range(100):
         log.write("ann", "a", "x" * 1000, "done")
     log.close()

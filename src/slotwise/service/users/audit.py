@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,10 @@ TEXT_MAX = 300
 
 JOBS_MAX = 20
 """The most jobs that a line names; it also has their number."""
+
+
+JOBS_BYTES_MAX = 1000
+"""The most bytes of the names of jobs in a line."""
 
 
 class AuditLog:
@@ -34,7 +40,7 @@ class AuditLog:
         Control characters, as those that move the cursor of a terminal, are escaped.
         """
         if jobs := about.get("jobs"):
-            about = {**about, "jobs": jobs[:JOBS_MAX], "count": len(jobs)}
+            about = {**about, "jobs": _first(jobs), "count": len(jobs)}
         line = {
             "at": round(time.time(), 3),
             "user": user,
@@ -65,3 +71,10 @@ class AuditLog:
         os.replace(self._path, self._path.with_name(f"{self._path.name}.1"))
         os.close(self._file)
         self._open()
+
+
+def _first(jobs: Sequence[str]) -> list[str]:
+    """The first jobs, as many as a line names; at least one."""
+    sizes = accumulate(len(json.dumps(job)) for job in jobs[:JOBS_MAX])
+    count = sum(size <= JOBS_BYTES_MAX for size in sizes)
+    return list(jobs[: max(1, count)])

@@ -235,7 +235,9 @@ class Guard:
         is_quiet = scope["method"] in SAFE or (scope["path"] in _OFTEN and status < 400)
         if about is None and status != 403 and is_quiet:
             return
-        if status != 403 or not self._refusals.wait(address_of(scope)):
+        user = scope["state"].get("user")
+        who = address_of(scope) if user is None else f"user {user.name}"
+        if status < 400 or not self._refusals.wait(who):  # What fails costs a user nothing.
             self._write(scope, status, about or {})
 
     def _write(self, scope: Scope, status: int, about: Mapping[str, Any]) -> None:
