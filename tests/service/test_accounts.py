@@ -276,6 +276,8 @@ hosting.HostedJob._output_files = lambda self, *a: hosting.Answer(["{place}", "{
         '{"ending_seconds": float("nan")}',
         '{"outputs": [["x"]]}',
         '{"more": [0] * (1 << 25)}',
+        '{"sizes": {}, "job": {**answer.value["job"], "phases": ['
+        '{**one, "count": 10**8, "work": 1.0} for one in answer.value["job"]["phases"]]}}',
     ],
 )
 def test_what_a_planning_process_claims_is_checked(server: AccountServer, claim: str) -> None:

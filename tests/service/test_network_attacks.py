@@ -396,6 +396,20 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
             tls_context(NetworkSettings("127.0.0.1", 0, tmp_path / name))
 
 
+def test_a_job_of_very_many_tasks(team: Team) -> None:
+    """Each takes some bytes of the server: one short request could take all of its memory."""
+    phases = [{"name": f"p{n}", "work": 1, "tasks": 10**6} for n in range(20)]
+    with pytest.raises(ServerRefusedError, match="tasks") as caught:
+        team.submit("bob", {"phases": phases, "pool": "dev"})
+    assert caught.value.kind == "limit"
+    for _ in range(2):  # A job that is over is not counted.
+        (job,) = team.submit("bob", {"phases": phases[:6], "pool": "dev"}, hold=True)
+        with pytest.raises(ServerRefusedError, match="tasks"):
+            team.submit("bob", {"phases": phases[:6], "pool": "dev"}, hold=True)
+        team.transport("bob").post(job_path(job, "cancel"))
+        team.transport("bob").get(job_path(job, "wait"), timeout=60)
+
+
 def test_a_user_with_very_many_jobs(team: Team) -> None:
     """Those of others run at once, requests are answered, and it gets no more than it may."""
     mallory = team.transport("mallory")

@@ -131,16 +131,16 @@ def test_names_of_clients_are_those_of_their_user() -> None:
 def test_a_user_has_at_most_so_many_open_jobs() -> None:
     """All of a submission count, or none; the own account has no limit."""
     quota = JobQuota(own_user("me"), [("1", "ann"), ("2", "me"), ("3", None)])
-    quota.reserve("ann", ["4", "5"], 3)
+    quota.reserve("ann", {"4": 1, "5": 1}, 3)
     with pytest.raises(LimitError, match="has 3 jobs that are not over, and may have 3"):
-        quota.reserve("ann", ["6"], 3)
+        quota.reserve("ann", {"6": 1}, 3)
     quota.free("ann", ["1"])
     quota.free("ann", ["1"])
     with pytest.raises(LimitError):
-        quota.reserve("ann", ["6", "7"], 3)
-    quota.reserve("ann", ["6"], 3)
-    quota.reserve("bob", ["8"], 1)
-    quota.reserve("me", [str(n) for n in range(100)], 0)
+        quota.reserve("ann", {"6": 1, "7": 1}, 3)
+    quota.reserve("ann", {"6": 1}, 3)
+    quota.reserve("bob", {"8": 1}, 1)
+    quota.reserve("me", {str(n): 1 for n in range(100)}, 0)
 
 
 def test_a_rate_is_that_of_a_key() -> None:

@@ -222,7 +222,7 @@ class _CallBatch:
             engine.core.check_job(job)
             check_submits(self._user, job.pool, engine.settings)
             number, id = engine.store.new_id(binding.name)
-            engine.quota.reserve(owner.name, [id], owner.jobs_max)
+            engine.quota.reserve(owner.name, {id: 0}, owner.jobs_max)
         except (InputError, ForbiddenError, LimitError) as error:
             self._refused[key] = str(error)
             return None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slotwise.core.errors import InputError, SlotwiseError, shown
+from slotwise.service.planned.hosted import TASKS_MAX
 from slotwise.service.settings import Settings
 from slotwise.service.store.records import StoredJob
 from slotwise.service.users.access import ForbiddenError, Role, User
@@ -77,12 +78,15 @@ class JobQuota:
 
     def __init__(self, own: User, jobs: Iterable[tuple[str, str | None]]) -> None:
         self._own, self._lock = own.name, threading.Lock()
-        self._jobs: dict[str, set[str]] = {}
+        self._tasks: dict[str, dict[str, int]] = {}  # By user and job; 0 of those of before.
         for job, user in jobs:
-            self._of(user).add(job)
+            self._of(user)[job] = 0
 
-    def reserve(self, user: str | None, jobs: Sequence[str], most: int) -> None:
-        """Count new jobs. LimitError if the user has too many then; none is counted."""
+    def reserve(self, user: str | None, jobs: Mapping[str, int], most: int) -> None:
+        """Count new jobs, each with its tasks.
+
+        LimitError if the user has too many then, and none is counted.
+        """
         with self._lock:
             own = self._of(user)
             if user != self._own and len(own) + len(jobs) > most:
@@ -90,14 +94,22 @@ class JobQuota:
                     f"user {user!r} has {len(own)} jobs that are not over, and may have {most};"
                     " wait for some of them, or submit them as tasks of one job (--array)"
                 )
+            tasks = sum(own.values()) + sum(jobs.values())
+            if user != self._own and tasks > TASKS_MAX:
+                raise LimitError(
+                    f"user {user!r} would have {tasks} tasks in jobs that are not over, and may"
+                    f" have {TASKS_MAX}; let each task do more"
+                )
             own.update(jobs)
 
     def free(self, user: str | None, jobs: Sequence[str]) -> None:
         """Count jobs no more: they are over, or were not accepted."""
         with self._lock:
-            self._of(user).difference_update(jobs)
+            own = self._of(user)
+            for job in jobs:
+                own.pop(job, None)
 
-    def _of(self, user: str | None) -> set[str]:
+    def _of(self, user: str | None) -> dict[str, int]:
         if user is None or user == self._own:
-            return set()  # They are not counted.
-        return self._jobs.setdefault(user, set())
+            return {}  # They are not counted.
+        return self._tasks.setdefault(user, {})

@@ -134,14 +134,14 @@ class _JobBatch:
     @contextmanager
     def _counted(self) -> Iterator[None]:
         """Count the jobs of each user, unless they cannot be stored. LimitError."""
-        quota, jobs = self._engine.quota, dict[str, list[str]]()
+        quota, jobs = self._engine.quota, dict[str, dict[str, int]]()
         with ExitStack() as counting:
             for record, execution in self._found:
                 if execution is not None and record.user is not None:
-                    jobs.setdefault(record.user, []).append(record.id)
-            for user, ids in jobs.items():
-                quota.reserve(user, ids, self._owners[user].jobs_max)
-                counting.callback(quota.free, user, ids)
+                    jobs.setdefault(record.user, {})[record.id] = record.tasks
+            for user, tasks in jobs.items():
+                quota.reserve(user, tasks, self._owners[user].jobs_max)
+                counting.callback(quota.free, user, list(tasks))
             yield
             counting.pop_all()
 

@@ -46,6 +46,10 @@ def _stated(name: str, what: str) -> Any:
     return property(lambda self: self._plain[name], doc=what)
 
 
+TASKS_MAX = 10_000_000
+"""The most tasks of a user in jobs that are not over: each takes memory of the server."""
+
+
 class HostedExecution(Execution):
     """A job whose execution is in a process of its own; see `Execution` for the methods.
 
@@ -162,6 +166,8 @@ class HostedExecution(Execution):
         if self.job.id != self.process.job:
             raise ValueError(f"it is of job {self.job.id!r}")
         plain, counts = self._plain, {one.name: one.tasks.count for one in self.job.phases}
+        if sum(counts.values()) > TASKS_MAX:
+            raise ValueError(f"it has more than {TASKS_MAX} tasks")
         lists = (plain[name] for name in ("outputs", "folders", "own", "path", "roots"))
         texts = [plain["output"], plain["program"], *(one for many in lists for one in many)]
         for phase, count in counts.items():
