@@ -63,6 +63,21 @@ def test_the_tasks_of_an_array_have_the_stated_numbers(server: RunningServer) ->
         assert sorted(server.printed(job).split()) == ["7", "8", "9"]
 
 
+def test_tasks_of_phases_are_told_apart(server: RunningServer) -> None:
+    """Also those with equal numbers, and when those that run began."""
+    phases = [
+        {"name": "a", "work": 0.01, "tasks": 2},
+        {"name": "b", "work": 60, "tasks": 1, "after": ["a"]},
+    ]
+    (job,) = server.submit({"phases": phases})
+    until(lambda: server.job(job)["tasks_running"] == 1 and server.job(job)["tasks_done"] == 2)
+    until(lambda: len(server.job(job)["tasks_listed"]) == 3)
+    listed = server.job(job)["tasks_listed"]
+    found = [(one["phase"], one["task"], one["state"]) for one in listed]
+    assert found == [("b", 0, "running"), ("a", 0, "done"), ("a", 1, "done")]
+    assert all(abs(time.time() - one["begun"]) < 60 for one in listed)
+
+
 def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) -> None:
     """Also not after a restart."""
     command = {"command": ["true"]}

@@ -262,12 +262,14 @@ def _dated(at: float | None, now: float) -> str:
 
 
 def _tasks_table(tasks: Sequence[Plain], now: float) -> Table:
+    """The tasks of a job; they are named with their phases if it has several."""
+    has_phases = len({task.get("phase") for task in tasks}) > 1
     headings = ("task", "state", "attempt", "begun", "took", "code", "reason")
     return table_of(
         headings,
         (
             (
-                task["task"],
+                f"{task.get('phase')} {task['task']}" if has_phases else task["task"],
                 state_of(task),
                 task.get("attempt"),
                 ago(task.get("begun"), now),

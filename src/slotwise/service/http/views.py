@@ -55,6 +55,7 @@ def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     (plain,) = jobs_json(engine, [record])
     tasks = [
         {
+            "phase": one.phase,
             "task": one.task,
             "state": one.state,
             "attempt": one.attempt,
@@ -74,9 +75,11 @@ def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
 def _running(engine: Engine, job: str) -> list[dict[str, Any]]:
     return [
         {
+            "phase": launch.phase.phase,
             "task": launch.task,
             "state": "running",
             "attempt": launch.attempt,
+            "begun": engine.launched.get((launch.phase, launch.task)),
             "host": launch.host,
         }
         for phase in engine.core.state.phases_of(job)
