@@ -604,6 +604,14 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     code, _, error = slotwise("list")
     assert (code, f"slotwise login {team.url}" in error) == (2, True)
     assert "unknown" in slotwise("login", team.url, "--ca", team.ca, given="slw_x_y\n")[2]
+    assert (
+        f"`slotwise login {team.url} --ca FILE`" in slotwise("login", team.url, given=token)[2]
+    )
+    assert (
+        "none.pem' cannot be" in slotwise("login", team.url, "--ca", "none.pem", given=token)[2]
+    )
+    plain = team.url.replace("https", "http")
+    assert f"is at {team.url}" in slotwise("login", plain, given=token)[2]
     code, _, error = slotwise("login", team.url, "--ca", team.ca, given=token)
     assert (code, "you are ann" in error) == (0, True)
     words = ("--pool", "vision", "--env", "GREETING", "--env", "B=c", "--cwd", str(team.folder))
