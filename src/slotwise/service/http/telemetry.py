@@ -77,6 +77,7 @@ def reading_of(engine: Engine) -> SchedulerReading:
     def read() -> SchedulerReading:
         kinds = list(state.cluster.capacity)
         total, free = Counter[str](), Counter[str]()
+        awaiting = state.not_admitted
         for host in state.cluster.hosts:
             if host.name not in state.lost:
                 for name, amount in host.resources.items():
@@ -94,7 +95,8 @@ def reading_of(engine: Engine) -> SchedulerReading:
             [
                 OpenJob(phases[0].job.id, phases[0].job.pool, any(p.launches for p in phases))
                 for phases in state.jobs_left()
-            ],
+            ]
+            + [OpenJob(name, state.phases_of(name)[0].job.pool, False) for name in awaiting],
         )
 
     return engine.core.ask(read)

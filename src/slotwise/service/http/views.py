@@ -78,6 +78,7 @@ def _running(engine: Engine, job: str) -> list[dict[str, Any]]:
             "state": "running",
             "attempt": launch.attempt,
             "host": launch.host,
+            "begun": engine.launched(job, launch.task),
         }
         for phase in engine.core.state.phases_of(job)
         for launch, *_ in phase.launches.values()
@@ -201,6 +202,9 @@ def pools_json(engine: Engine) -> list[dict[str, Any]]:
             for pool in state.pools.path(job.pool):
                 held[pool.name] = held.get(pool.name, 0) + count
                 running[pool.name] = running.get(pool.name, 0) + bool(count)
+                jobs[pool.name] = jobs.get(pool.name, 0) + 1
+        for name in state.not_admitted:
+            for pool in state.pools.path(state.phases_of(name)[0].job.pool):
                 jobs[pool.name] = jobs.get(pool.name, 0) + 1
         return [
             {
