@@ -103,6 +103,7 @@ class OwnJob:
     id: str
     name: str
     submitted: float | None = None
+    pool: str = ""  # its own while it is held, and before it arrives
 
 
 class StateReader:
@@ -309,14 +310,15 @@ class StateReader:
         phases = self._state.phases_of(job.id)
         row: dict[str, Any] = {"id": job.id, "name": job.name, "submitted": job.submitted}
         if not phases:
-            return {**row, "state": "waiting", "pool": "", "numbers": [0, 0, 0, 0]}
+            return {**row, "state": "waiting", "pool": job.pool, "numbers": [0, 0, 0, 0]}
         pool, numbers = phases[0].job.pool, _numbers(phases)
         state = "running" if numbers[2] else "queued"
         if not numbers[2] and pool == self._held:
             state = "held"
         elif not numbers[2] and job.id in self._state.awaiting_jobs:
             state = "waiting"
-        return {**row, "state": state, "pool": pool, "numbers": list(numbers)}
+        shown = job.pool or pool if pool == self._held else pool
+        return {**row, "state": state, "pool": shown, "numbers": list(numbers)}
 
     def _place(self, rows: Mapping[str, dict[str, Any]]) -> None:
         """Add the positions of queued jobs in their pools, and the jobs before them.
