@@ -102,7 +102,7 @@ OPTIONS = tuple(
         ("--gpu", "number", "N", "GPUs of each task."),
         ("--memory", "text", "SIZE", "Memory of each task, such as 8GiB."),
         ("--resources", "text", "AMOUNTS", "Other resources: license=1,disk=20."),
-        ("--attempts", "whole", "N", "Maximum of attempts of a task."),
+        ("--attempts", "whole", "N", "Maximum of attempts of a task [default: 4]."),
         ("--retry-delay", "text", "SECONDS", "Wait before another attempt, as in 30s."),
         ("--time-limit", "text", "SECONDS", "Stop an attempt after this time, as in 2h."),
         ("--no-retry", "list", "CODE", "An exit code that is not retried; may be repeated."),
