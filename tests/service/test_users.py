@@ -627,6 +627,8 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     assert (code, printed) == (0, f"hi c {team.folder}\n")
     assert " ann " in slotwise("list", "--all", "--user", "ann")[1]
     assert "to pool 'dev', but to 'science'" in slotwise("submit", "--pool", "dev", "true")[2]
+    folder, printed = os.getcwd(), slotwise("submit", "-f", *words[:2], "--cwd", ".", "pwd")[1]
+    assert printed == f"{folder}\n"
     assert "process" not in slotwise("status")[1]
     code, url, _ = slotwise("page")
     assert url.startswith(f"{team.url}/login?code=")

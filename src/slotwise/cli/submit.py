@@ -250,9 +250,10 @@ def entry_of(
         entry["no_retry"] = [_code(text) for text in options["no_retry"]]
     if "env" in options:
         entry["env"] = dict(map(_variable, options["env"]))
-    for key in ("output", "cwd"):
-        if key in options:
-            entry[key] = options[key] if is_network else os.path.abspath(options[key])
+    if "cwd" in options:
+        entry["cwd"] = os.path.abspath(options["cwd"])
+    if (output := options.get("output")) is not None:
+        entry["output"] = output if is_network else os.path.abspath(output)
     return entry
 
 
