@@ -71,7 +71,8 @@ def shared(make_server: Callable[..., RunningServer], tmp_path: Path) -> Running
     """A server with two pools, of which one has a guarantee."""
     config = tmp_path / "slotwise.toml"
     config.write_text(
-        'scheduler = "fair"\n[pools]\nteam = {weight = 3, slots_min = 1}\nrest = 1\n'
+        'scheduler = "fair"\nresources = {gpu = 2}\n'
+        "[pools]\nteam = {weight = 3, slots_min = 1}\nrest = 1\n"
     )
     return make_server("--config", str(config))
 
@@ -94,6 +95,9 @@ def test_metrics_say_who_holds_slots_and_what_has_ended(shared: RunningServer) -
     until(lambda: value(metrics_of(shared), "pool_slots_fair", **fair) == 2)
     found = metrics_of(shared)
     assert value(found, "slots", kind="task") == 2
+    assert value(found, "resource_amount", resource="gpu") == 2
+    (host,) = shared.get("/v1/workers")["workers"]
+    assert host["resources"]["gpu"] == {"total": 2, "used": 0}
     assert value(found, "pool_slots_used", pool="rest", kind="task") == 2
     assert value(found, "pool_slots_used", pool="team", kind="task") == 0
     assert value(found, "pool_slots_fairness_gap", pool="rest", kind="task") == 0

@@ -30,6 +30,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from slotwise import __version__
+from slotwise.core.resources import in_units
 from slotwise.service.engine.counts import WAIT_BOUNDS, ServiceCounts
 from slotwise.service.engine.engine import Engine
 from slotwise.service.settings import HELD
@@ -91,7 +92,10 @@ def reading_of(engine: Engine) -> SchedulerReading:
                 for one in state.shares(kind)
                 if one.name != HELD
             ],
-            {name: (total[name] - free[name], total[name]) for name in total},
+            {
+                name: (in_units(name, total[name] - free[name]), in_units(name, total[name]))
+                for name in total
+            },
             [
                 OpenJob(phases[0].job.id, phases[0].job.pool, any(p.launches for p in phases))
                 for phases in state.jobs_left()

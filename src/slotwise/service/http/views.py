@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.core.errors import InputError
+from slotwise.core.resources import in_units
 from slotwise.insight.explanation import explanation_lines
 from slotwise.service.engine.engine import OVER, Engine, plain_result
 from slotwise.service.settings import HELD
@@ -245,7 +246,10 @@ def workers_json(engine: Engine) -> list[dict[str, Any]]:
                     if host.name in state.leaving
                     else "present",
                     "resources": {
-                        name: {"total": total, "used": total - free.get(name, total)}
+                        name: {
+                            "total": in_units(name, total),
+                            "used": in_units(name, total - free.get(name, total)),
+                        }
                         for name, total in host.resources.items()
                     },
                 }

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from slotwise.core.events import TaskFailed, TaskKilled
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
-from slotwise.core.resources import MEMORY, UNIT
+from slotwise.core.resources import in_units
 from slotwise.core.state import State
 from slotwise.insight.why import why_now
 from slotwise.policy.steady import steady_shares
@@ -411,8 +411,7 @@ class CoreSource:
 
 def _used(name: str, total: int, free: int) -> tuple[float, float]:
     """The used amount of a resource, and all of it: bytes, or numbers of devices and others."""
-    unit = 1 if name == MEMORY else UNIT
-    return (total - free) / unit, total / unit
+    return in_units(name, total - free), in_units(name, total)
 
 
 def _jobs_by_pool(ready: Sequence[PhaseState]) -> Counter[str]:
