@@ -718,6 +718,8 @@ def test_users_can_change_while_the_server_runs(tmp_path: Path) -> None:
         )
         (tmp_path / "slotwise.toml").write_text(without)
         changes = team.server.post("/v1/reload")["changes"]
+        rows = team.server.get("/v1/tokens")["tokens"]
+        assert {one["user"] for one in rows if not one["has_user"]} == {"ann"}
         assert {"user zoe is new", "user ann is removed: its tokens are of no use"} == set(
             changes
         )

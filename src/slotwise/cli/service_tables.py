@@ -183,6 +183,8 @@ def show_tokens(tokens: Sequence[Plain]) -> None:
     def state(one: Plain) -> str:
         if one["revoked"] is not None:
             return "revoked"
+        if not one.get("has_user", True):
+            return "no such user"
         if one["expires"] is None:
             return "valid"
         is_valid = one["expires"] > now
