@@ -192,9 +192,12 @@ def test_a_job_is_held_released_moved_and_cancelled(server: RunningServer) -> No
 
 def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
     """The numbers of pools, workers and status agree."""
-    server.submit(*[{"command": ["sleep", "60"]}] * 2)
+    block, _ = server.submit(*[{"command": ["sleep", "60"]}] * 2)
     (job,) = server.submit({"command": "true"})
     until(lambda: server.job(job)["reason"])
+    until(lambda: server.job(block)["tasks_listed"])
+    (task,) = server.job(block)["tasks_listed"]
+    assert task["begun"] == pytest.approx(time.time(), abs=60)
     assert "slot" in server.get(f"/v1/jobs/{job}/explain")["text"]
     (pool,) = (one for one in server.get("/v1/pools")["pools"] if one["name"] == "default")
     assert (pool["held"], pool["running"], pool["queued"]) == (2, 2, 1)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.core.errors import InputError
+from slotwise.core.resources import in_units
 from slotwise.insight.explanation import explanation_lines
 from slotwise.service.engine.engine import OVER, Engine, plain_result
 from slotwise.service.settings import HELD
@@ -81,6 +82,7 @@ def _running(engine: Engine, job: str) -> list[dict[str, Any]]:
             "attempt": launch.attempt,
             "begun": engine.launched.get((launch.phase, launch.task)),
             "host": launch.host,
+            "begun": engine.launched(job, launch.task),
         }
         for phase in engine.core.state.phases_of(job)
         for launch, *_ in phase.launches.values()
@@ -205,6 +207,9 @@ def pools_json(engine: Engine) -> list[dict[str, Any]]:
                 held[pool.name] = held.get(pool.name, 0) + count
                 running[pool.name] = running.get(pool.name, 0) + bool(count)
                 jobs[pool.name] = jobs.get(pool.name, 0) + 1
+        for name in state.not_admitted:
+            for pool in state.pools.path(state.phases_of(name)[0].job.pool):
+                jobs[pool.name] = jobs.get(pool.name, 0) + 1
         return [
             {
                 "name": name,
@@ -244,7 +249,10 @@ def workers_json(engine: Engine) -> list[dict[str, Any]]:
                     if host.name in state.leaving
                     else "present",
                     "resources": {
-                        name: {"total": total, "used": total - free.get(name, total)}
+                        name: {
+                            "total": in_units(name, total),
+                            "used": in_units(name, total - free.get(name, total)),
+                        }
                         for name, total in host.resources.items()
                     },
                 }
