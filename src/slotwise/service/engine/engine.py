@@ -164,10 +164,6 @@ class Engine:
             self.core.stop_cancelled(future)
         future._when_done(lambda: self._over(record, future))
 
-    def launched(self, job: str, task: int) -> float | None:
-        """When the running attempt of a task began; None if none runs."""
-        return self._launched.get((job, task))
-
     # Ends of jobs. In the threads of the session.
 
     def _on_turn(

@@ -82,7 +82,6 @@ def _running(engine: Engine, job: str) -> list[dict[str, Any]]:
             "attempt": launch.attempt,
             "begun": engine.launched.get((launch.phase, launch.task)),
             "host": launch.host,
-            "begun": engine.launched(job, launch.task),
         }
         for phase in engine.core.state.phases_of(job)
         for launch, *_ in phase.launches.values()
