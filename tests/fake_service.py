@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -158,12 +159,22 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+class _Server(ThreadingUnixStreamServer):
+    """A command may end before it has read its answer."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing of a connection that has ended."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def fake_service(path: Path) -> Iterator[FakeService]:
     """A server at this path until the end of the block."""
     service = FakeService(path)
-    with ThreadingUnixStreamServer(str(path), Handler) as server:
-        server.daemon_threads = True
+    with _Server(str(path), Handler) as server:
         server.service = service  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

@@ -71,6 +71,7 @@ class Worker:
     ready: bool = False
     busy: bool = False
     has_devices: bool = False
+    account: None = None
     peak: int = 0
     tasks: int = 0
     keys: set[str] = field(default_factory=set)

@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -370,6 +371,20 @@ def test_a_folder_that_others_can_change_is_refused(change: str, tmp_path: Path)
         Settings(run_as=True).check_run_as(folder)
     with pytest.raises(InputError, match="this machine only"):
         Settings(run_as=True, dask="tcp://x:1").check_run_as(folder)
+
+
+def test_an_account_that_cannot_run_the_interpreter_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its commands would run, and nobody would know how they ended."""
+    folder, closed = tmp_path / "service", tmp_path / "closed"
+    folder.mkdir(mode=0o700)
+    closed.mkdir(mode=0o700)
+    (closed / "python").symlink_to("/bin/sh")
+    monkeypatch.setattr(sys, "executable", str(closed / "python"))
+    settings = Settings(run_as=True, users={"eve": User("eve", ANN)})
+    with pytest.raises(InputError, match=f"{ANN!r} cannot run {closed}"):
+        settings.check_run_as(folder)
 
 
 def test_an_answer_that_comes_in_drops_is_late() -> None:

@@ -261,7 +261,7 @@ class Scheduled:
         host = Host("h", {"task": slots}, resources={"memory": 8 << 30, "gpu": 2})
         self.state = State(Cluster((host,)), pools)
         self._scheduler = make_scheduler(scheduler, objective=Objective("response"))
-        self.reader = StateReader(self.state, 1000.0)
+        self.reader = StateReader(self.state, 1000.0, "held")
 
     def arrive(self, job: str, pool: str, tasks: int = 1, **about: Any) -> None:
         """A job arrives."""
@@ -327,6 +327,17 @@ def test_a_waiting_job_has_its_position_and_those_before_it() -> None:
     assert own["j5"]["state"] == "queued"
     assert own["j5"]["reason"]
     assert own["j5"]["numbers"] == [1, 0, 0, 0]
+
+
+def test_a_held_job_is_shown_in_its_own_pool() -> None:
+    """The session has it in a closed pool meanwhile."""
+    run = Scheduled(1, Pool("a"), Pool("held", slots_max={"task": 0}))
+    run.arrive("j", "held")
+    run.decide(0.0)
+    (own,) = (
+        run.reader.snapshot({"ann": [OwnJob("j", "", pool="a")]}, "fair").own["ann"].values()
+    )
+    assert (own["state"], own["pool"]) == ("held", "a")
 
 
 def test_jobs_that_wait_for_admission_are_queued_after_the_others() -> None:

@@ -63,6 +63,21 @@ def test_the_tasks_of_an_array_have_the_stated_numbers(server: RunningServer) ->
         assert sorted(server.printed(job).split()) == ["7", "8", "9"]
 
 
+def test_tasks_of_phases_are_told_apart(server: RunningServer) -> None:
+    """Also those with equal numbers, and when those that run began."""
+    phases = [
+        {"name": "a", "work": 0.01, "tasks": 2},
+        {"name": "b", "work": 60, "tasks": 1, "after": ["a"]},
+    ]
+    (job,) = server.submit({"phases": phases})
+    until(lambda: server.job(job)["tasks_running"] == 1 and server.job(job)["tasks_done"] == 2)
+    until(lambda: len(server.job(job)["tasks_listed"]) == 3)
+    listed = server.job(job)["tasks_listed"]
+    found = [(one["phase"], one["task"], one["state"]) for one in listed]
+    assert found == [("b", 0, "running"), ("a", 0, "done"), ("a", 1, "done")]
+    assert all(abs(time.time() - one["begun"]) < 60 for one in listed)
+
+
 def test_ids_are_stated_numbered_and_never_given_twice(server: RunningServer) -> None:
     """Also not after a restart."""
     command = {"command": ["true"]}
@@ -177,9 +192,12 @@ def test_a_job_is_held_released_moved_and_cancelled(server: RunningServer) -> No
 
 def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
     """The numbers of pools, workers and status agree."""
-    server.submit(*[{"command": ["sleep", "60"]}] * 2)
+    block, _ = server.submit(*[{"command": ["sleep", "60"]}] * 2)
     (job,) = server.submit({"command": "true"})
     until(lambda: server.job(job)["reason"])
+    until(lambda: server.job(block)["tasks_listed"])
+    (task,) = server.job(block)["tasks_listed"]
+    assert task["begun"] == pytest.approx(time.time(), abs=60)
     assert "slot" in server.get(f"/v1/jobs/{job}/explain")["text"]
     (pool,) = (one for one in server.get("/v1/pools")["pools"] if one["name"] == "default")
     assert (pool["held"], pool["running"], pool["queued"]) == (2, 2, 1)

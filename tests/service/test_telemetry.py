@@ -71,7 +71,8 @@ def shared(make_server: Callable[..., RunningServer], tmp_path: Path) -> Running
     """A server with two pools, of which one has a guarantee."""
     config = tmp_path / "slotwise.toml"
     config.write_text(
-        'scheduler = "fair"\n[pools]\nteam = {weight = 3, slots_min = 1}\nrest = 1\n'
+        'scheduler = "fair"\nresources = {gpu = 2}\n'
+        "[pools]\nteam = {weight = 3, slots_min = 1}\nrest = 1\n"
     )
     return make_server("--config", str(config))
 
@@ -88,17 +89,27 @@ def test_metrics_say_who_holds_slots_and_what_has_ended(shared: RunningServer) -
     (running,) = shared.submit(long)
     (queued,) = shared.submit({**long, "slots": 2})
     (held,) = shared.submit({"command": ["true"], "pool": "team"}, hold=True)
+    (waiting,) = shared.submit({"command": ["true"], "pool": "team", "after": [running]})
     until(lambda: shared.job(running)["tasks_running"] == 2)
     fair = {"pool": "rest", "kind": "task"}  # It is computed twice a second.
     until(lambda: value(metrics_of(shared), "pool_slots_fair", **fair) == 2)
     found = metrics_of(shared)
     assert value(found, "slots", kind="task") == 2
+    assert value(found, "resource_amount", resource="gpu") == 2
+    (host,) = shared.get("/v1/workers")["workers"]
+    assert host["resources"]["gpu"] == {"total": 2, "used": 0}
     assert value(found, "pool_slots_used", pool="rest", kind="task") == 2
     assert value(found, "pool_slots_used", pool="team", kind="task") == 0
     assert value(found, "pool_slots_fairness_gap", pool="rest", kind="task") == 0
     assert value(found, "jobs", pool="rest", state="running") == 1
     assert value(found, "jobs", pool="rest", state="queued") == 1
     assert value(found, "jobs", pool="team", state="held") == 1
+    assert value(found, "jobs", pool="team", state="queued") == 1
+    assert {one["name"]: one["queued"] for one in shared.get("/v1/pools")["pools"]} == {
+        "team": 1,
+        "rest": 1,
+        "held": 1,
+    }
     assert value(found, "jobs_ended_total", pool="team", state="done") == 1
     assert value(found, "jobs_ended_total", pool="rest", state="failed") == 1
     assert value(found, "queue_wait_seconds_count", pool="rest") == 2
@@ -107,8 +118,8 @@ def test_metrics_say_who_holds_slots_and_what_has_ended(shared: RunningServer) -
     assert value(found, "decisions_total", kind="launch") == 4
     assert value(found, "scheduling_seconds_count") > 0
     assert value(found, "store_commit_seconds_sum") > 0
-    assert value(found, "http_requests_total", method="POST", status="201") == 4
-    for job in (running, queued, held):
+    assert value(found, "http_requests_total", method="POST", status="201") == 5
+    for job in (waiting, running, queued, held):
         shared.post(f"/v1/jobs/{job}/cancel")
 
 

@@ -609,6 +609,14 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     code, _, error = slotwise("list")
     assert (code, f"slotwise login {team.url}" in error) == (2, True)
     assert "unknown" in slotwise("login", team.url, "--ca", team.ca, given="slw_x_y\n")[2]
+    assert (
+        f"`slotwise login {team.url} --ca FILE`" in slotwise("login", team.url, given=token)[2]
+    )
+    assert (
+        "none.pem' cannot be" in slotwise("login", team.url, "--ca", "none.pem", given=token)[2]
+    )
+    plain = team.url.replace("https", "http")
+    assert f"is at {team.url}" in slotwise("login", plain, given=token)[2]
     code, _, error = slotwise("login", team.url, "--ca", team.ca, given=token)
     assert (code, "you are ann" in error) == (0, True)
     words = ("--pool", "vision", "--env", "GREETING", "--env", "B=c", "--cwd", str(team.folder))
@@ -623,6 +631,9 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     )
     assert (code, printed) == (0, f"hi c {team.folder}\n")
     assert " ann " in slotwise("list", "--all", "--user", "ann")[1]
+    assert "to pool 'dev', but to 'science'" in slotwise("submit", "--pool", "dev", "true")[2]
+    folder, printed = os.getcwd(), slotwise("submit", "-f", *words[:2], "--cwd", ".", "pwd")[1]
+    assert printed == f"{folder}\n"
     assert "process" not in slotwise("status")[1]
     code, url, _ = slotwise("page")
     assert url.startswith(f"{team.url}/login?code=")
@@ -715,6 +726,8 @@ def test_users_can_change_while_the_server_runs(tmp_path: Path) -> None:
         )
         (tmp_path / "slotwise.toml").write_text(without)
         changes = team.server.post("/v1/reload")["changes"]
+        rows = team.server.get("/v1/tokens")["tokens"]
+        assert {one["user"] for one in rows if not one["has_user"]} == {"ann"}
         assert {"user zoe is new", "user ann is removed: its tokens are of no use"} == set(
             changes
         )

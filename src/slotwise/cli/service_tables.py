@@ -83,7 +83,9 @@ def took(job: Plain, now: float) -> str:
 
 
 def what_runs(job: Plain) -> str:
-    """The command of a job in one line, or its kind."""
+    """The command of a job in one line, or its kind; nothing if users may not see it."""
+    if not job.get("name") and job.get("kind") == "command":
+        return MISSING
     line = " ".join(str(job.get("name") or job.get("kind") or "").split())
     return line if len(line) <= COMMAND_WIDTH else f"{line[: COMMAND_WIDTH - 3]}..."
 
@@ -181,6 +183,8 @@ def show_tokens(tokens: Sequence[Plain]) -> None:
     def state(one: Plain) -> str:
         if one["revoked"] is not None:
             return "revoked"
+        if not one.get("has_user", True):
+            return "no such user"
         if one["expires"] is None:
             return "valid"
         is_valid = one["expires"] > now
@@ -262,12 +266,14 @@ def _dated(at: float | None, now: float) -> str:
 
 
 def _tasks_table(tasks: Sequence[Plain], now: float) -> Table:
+    """The tasks of a job; they are named with their phases if it has several."""
+    has_phases = len({task.get("phase") for task in tasks}) > 1
     headings = ("task", "state", "attempt", "begun", "took", "code", "reason")
     return table_of(
         headings,
         (
             (
-                task["task"],
+                f"{task.get('phase')} {task['task']}" if has_phases else task["task"],
                 state_of(task),
                 task.get("attempt"),
                 ago(task.get("begun"), now),

@@ -102,7 +102,7 @@ OPTIONS = tuple(
         ("--gpu", "number", "N", "GPUs of each task."),
         ("--memory", "text", "SIZE", "Memory of each task, such as 8GiB."),
         ("--resources", "text", "AMOUNTS", "Other resources: license=1,disk=20."),
-        ("--attempts", "whole", "N", "Maximum of attempts of a task."),
+        ("--attempts", "whole", "N", "Maximum of attempts of a task [default: 4]."),
         ("--retry-delay", "text", "SECONDS", "Wait before another attempt, as in 30s."),
         ("--time-limit", "text", "SECONDS", "Stop an attempt after this time, as in 2h."),
         ("--no-retry", "list", "CODE", "An exit code that is not retried; may be repeated."),
@@ -250,9 +250,10 @@ def entry_of(
         entry["no_retry"] = [_code(text) for text in options["no_retry"]]
     if "env" in options:
         entry["env"] = dict(map(_variable, options["env"]))
-    for key in ("output", "cwd"):
-        if key in options:
-            entry[key] = options[key] if is_network else os.path.abspath(options[key])
+    if "cwd" in options:
+        entry["cwd"] = os.path.abspath(options["cwd"])
+    if (output := options.get("output")) is not None:
+        entry["output"] = output if is_network else os.path.abspath(output)
     return entry
 
 

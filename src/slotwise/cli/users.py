@@ -11,12 +11,15 @@ import typer
 from slotwise.cli.application import Application, print_json, show_message
 from slotwise.cli.parsing import Json, Server, seconds_option
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.service.clients.transport import Transport
+from slotwise.service.clients.transport import ServerClosedError, Transport
 from slotwise.service.wire import ServerPlace, server_place
 
 token = Application(help="Make, list and revoke the tokens of users of a network.")
 
 DAY = 86_400.0
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Names of this machine: what is sent to them leaves it by no network."""
 
 Url = Annotated[str, typer.Argument(metavar="URL", help="The server, https://HOST:PORT.")]
 
@@ -25,9 +28,7 @@ Url = Annotated[str, typer.Argument(metavar="URL", help="The server, https://HOS
 def create_token(
     user: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[USER]", help="A user of the configuration [default: yourself]."
-        ),
+        typer.Argument(metavar="USER", help="A user of the configuration [default: yourself]."),
     ] = None,
     lasts: Annotated[
         float | None,
@@ -110,7 +111,7 @@ def login(
     from slotwise.service.clients.credentials import Credential, store_credential, tokens_file
 
     place = _network_place(url)
-    if not place.is_secure:
+    if not place.is_secure and place.host not in LOOPBACK:
         show_message(
             f"slotwise: {place} is without TLS: who sees its traffic can use the token",
             style="yellow",
@@ -124,7 +125,13 @@ def login(
     if not text:
         raise InputError("no token was given; `slotwise token create` makes one")
     credential = Credential(text, None if ca is None else os.path.abspath(ca))
-    found = Transport(str(place), credential).get("/v1/whoami")  # It is stored if it works.
+    try:
+        found = Transport(str(place), credential).get("/v1/whoami")  # It is stored if it works.
+    except ServerClosedError as error:
+        if place.is_secure:
+            raise
+        secure = str(place).replace("http:", "https:", 1)
+        raise SlotwiseError(f"{error}; if it has TLS, it is at {secure}") from None
     store_credential(str(place), credential)
     show_message(f"slotwise: you are {found['user']} at {place}; stored in {tokens_file()}")
 

@@ -30,6 +30,11 @@ MAX_AMOUNT = 10**15
 """The largest amount of a resource; a larger one is taken for a typing error."""
 
 
+def in_units(name: str, amount: int) -> float:
+    """An amount as users state it: bytes of memory, and the number of any other resource."""
+    return amount if name == MEMORY else amount / UNIT
+
+
 class Resources(Mapping[str, int]):
     """Amounts by name of the resource. Immutable; an amount of 0 is left out.
 

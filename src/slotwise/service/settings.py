@@ -6,11 +6,14 @@ import ipaddress
 import os
 import pwd
 import stat
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import slotwise
 from slotwise.core.cluster import ANY_KIND
 from slotwise.core.errors import InputError
 from slotwise.core.objective import Objective
@@ -175,6 +178,21 @@ class Settings:
                     f" {folder}; `chown root` it, and `chmod` it to "
                     f"{'700' if place == folder else '755'}"
                 )
+        self.check_accounts()
+
+    def check_accounts(self) -> None:
+        """InputError for a user whose account cannot run slotwise. A process for each account.
+
+        Its commands would run, but their supervisors would fail before they record the ends.
+        """
+        places = (sys.executable, os.__file__, slotwise.__file__)
+        for name in self.users if self.run_as else ():
+            found = self.account_of(name)
+            if found is not None and not _can_read(found, *places):
+                raise InputError(
+                    f"user {name!r}: account {found.name!r} cannot run {sys.executable}, or"
+                    " read its files; install Python and slotwise where all can, as in /opt"
+                )
 
 
 def _check_account(user: User, *, must_exist: bool) -> None:
@@ -193,6 +211,20 @@ def _check_account(user: User, *, must_exist: bool) -> None:
             f"user {user.name!r}: account {user.account!r} is that of root, as which no work"
             " may run; state another `account`"
         )
+
+
+def _can_read(account: Account, executable: str, *files: str) -> bool:
+    """Whether an account can run a program and read files. Takes a process of the account."""
+    test = 'test -x "$0" || exit 1; for file; do test -r "$file" || exit 1; done'
+    done = subprocess.run(
+        ["/bin/sh", "-c", test, executable, *files],
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        user=account.uid,
+        group=account.gid,
+        extra_groups=account.groups,
+    )
+    return done.returncode == 0
 
 
 def environment_of(account: str | None) -> dict[str, str]:

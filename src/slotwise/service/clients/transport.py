@@ -171,6 +171,7 @@ class Transport:
         except OSError as error:
             raise NoServerError(
                 f"the server at {place} cannot be reached: {error.strerror or error}"
+                f"{_remedy(place, error)}"
             ) from error
         return connection
 
@@ -207,12 +208,21 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _network_connection(place: ServerPlace, ca: str | None) -> http.client.HTTPConnection:
-    """A connection that is open, and notices when the other host has left. OSError."""
+    """A connection that is open, and notices when the other host has left. OSError.
+
+    InputError if the authority cannot be read.
+    """
     connection: http.client.HTTPConnection
     if place.is_secure:
         import ssl
 
-        context = ssl.create_default_context(cafile=ca)
+        try:
+            context = ssl.create_default_context(cafile=ca)
+        except OSError as error:
+            raise InputError(
+                f"the authority {ca!r} cannot be read: {error.strerror or error};"
+                f" `slotwise login {place} --ca FILE` names another"
+            ) from error
         connection = http.client.HTTPSConnection(
             place.host, place.port, timeout=CONNECT_SECONDS, context=context
         )
@@ -226,6 +236,23 @@ def _network_connection(place: ServerPlace, ca: str | None) -> http.client.HTTPC
         sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return connection
 
+
+def _remedy(place: ServerPlace, error: OSError) -> str:
+    """What to do after an error of TLS, with a semicolon; empty for others."""
+    if not place.is_secure:
+        return ""
+    import ssl
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _UNKNOWN_AUTHORITY:
+            return f"; `slotwise login {place} --ca FILE` names its authority"
+    elif isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return f"; without TLS it is at http://{str(place).partition('://')[2]}"
+    return ""
+
+
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+"""The numbers by which OpenSSL says that nobody it knows has signed a certificate."""
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 

@@ -18,6 +18,7 @@ from slotwise.core.decisions import Decision, GiveUp, Launch
 from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import Event, TaskAdopted, TaskFailed, TaskFinished, TaskKilled
+from slotwise.core.job import PhaseId
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution
 from slotwise.running import account
@@ -101,7 +102,7 @@ class Engine:
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
         self._begun: set[str] = set()
         self.counts = ServiceCounts()
-        self._launched: dict[tuple[str, int], float] = {}  # by job and task, of those that run
+        self.launched: dict[tuple[PhaseId, int], float] = {}  # When the running tasks began.
         self._is_draining = self.is_leaving = False
         self.hurries = False  # `leave` waits for no call any more.
         self._changing = threading.Lock()  # Store and session change together.
@@ -177,10 +178,10 @@ class Engine:
             if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
                 self._task_over(event, at)
             elif isinstance(event, TaskAdopted):
-                self._launched[event.phase.job, event.task] = at - event.kept
+                self.launched[event.phase, event.task] = at - event.kept
         for one in decisions:
             if isinstance(one, Launch):
-                self._launched[one.phase.job, one.task] = at
+                self.launched[one.phase, one.task] = at
                 if one.phase.job not in self._begun:
                     self._job_begins(one.phase.job, at)
             elif isinstance(one, GiveUp):
@@ -200,8 +201,8 @@ class Engine:
 
     def _task_over(self, event: TaskFinished | TaskFailed | TaskKilled, at: float) -> None:
         """Store the end of an attempt of a command; those of calls are stored by themselves."""
-        job, state, reason = event.phase.job, "done", ""
-        begun = self._launched.pop((job, event.task), None)
+        (job, phase), state, reason = event.phase, "done", ""
+        begun = self.launched.pop((event.phase, event.task), None)
         if self.streams.of_job(job) is not None:
             return
         self._last[job] = at
@@ -211,7 +212,7 @@ class Engine:
             state = "stopped"
         code = self._code(job, state, event.task)
         self.store.end_task(
-            StoredTask(job, event.task, state, event.attempt, code, begun, at, reason)
+            StoredTask(job, event.task, state, event.attempt, code, begun, at, reason, phase)
         )
         self.hub.publish(of_job(job), "task")
 

@@ -22,6 +22,8 @@ def changed(engine: Engine, new: Settings) -> list[str]:
             raise InputError(f"{name} has changed, which takes a restart of the server")
     if _place(old) != _place(new):
         raise InputError("listen has changed, which takes a restart of the server")
+    if old.users != new.users:
+        new.check_accounts()
     if old.slots != new.slots:
         raise InputError("slots has changed, which takes a restart of the server")
     try:

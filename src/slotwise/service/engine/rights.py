@@ -42,8 +42,12 @@ def check_sees(user: User, record: StoredJob, settings: Settings, what: str) -> 
 
 def check_submits(user: User, pool: object, settings: Settings) -> None:
     """ForbiddenError unless a user may submit to a pool; other checks refuse what is none."""
-    if isinstance(pool, str):
-        user.check(Role.SUBMIT, "submit there", *settings.pools_of(pool))
+    if isinstance(pool, str) and not user.may(Role.SUBMIT, *settings.pools_of(pool)):
+        own = ", ".join(map(shown, user.roles)) or "none"
+        raise ForbiddenError(
+            f"user {user.name!r} may not submit to pool {shown(pool)}, but to {own};"
+            " an administrator of the server gives the role"
+        )
 
 
 def check_names(user: User, named: object) -> None:

@@ -30,6 +30,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from slotwise import __version__
+from slotwise.core.resources import in_units
 from slotwise.service.engine.counts import WAIT_BOUNDS, ServiceCounts
 from slotwise.service.engine.engine import Engine
 from slotwise.service.settings import HELD
@@ -77,6 +78,7 @@ def reading_of(engine: Engine) -> SchedulerReading:
     def read() -> SchedulerReading:
         kinds = list(state.cluster.capacity)
         total, free = Counter[str](), Counter[str]()
+        awaiting = state.not_admitted
         for host in state.cluster.hosts:
             if host.name not in state.lost:
                 for name, amount in host.resources.items():
@@ -90,11 +92,15 @@ def reading_of(engine: Engine) -> SchedulerReading:
                 for one in state.shares(kind)
                 if one.name != HELD
             ],
-            {name: (total[name] - free[name], total[name]) for name in total},
+            {
+                name: (in_units(name, total[name] - free[name]), in_units(name, total[name]))
+                for name in total
+            },
             [
                 OpenJob(phases[0].job.id, phases[0].job.pool, any(p.launches for p in phases))
                 for phases in state.jobs_left()
-            ],
+            ]
+            + [OpenJob(name, state.phases_of(name)[0].job.pool, False) for name in awaiting],
         )
 
     return engine.core.ask(read)

@@ -47,7 +47,9 @@ class TokenRoutes:
         """The tokens of the user; of an administrator those of all users."""
         by = user_of(request)
         found = self._tokens.of(None if by.is_admin else by.name)
-        return PlainResponse({"tokens": [token.to_plain() for token in found]})
+        users = self._engine.settings.users
+        rows = [{**token.to_plain(), "has_user": token.user in users} for token in found]
+        return PlainResponse({"tokens": rows})
 
     async def create(self, request: Request) -> Response:
         """A new token; its text is in this answer only."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from slotwise.core.errors import InputError
+from slotwise.core.resources import in_units
 from slotwise.insight.explanation import explanation_lines
 from slotwise.service.engine.engine import OVER, Engine, plain_result
 from slotwise.service.settings import HELD
@@ -55,6 +56,7 @@ def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     (plain,) = jobs_json(engine, [record])
     tasks = [
         {
+            "phase": one.phase,
             "task": one.task,
             "state": one.state,
             "attempt": one.attempt,
@@ -74,9 +76,11 @@ def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
 def _running(engine: Engine, job: str) -> list[dict[str, Any]]:
     return [
         {
+            "phase": launch.phase.phase,
             "task": launch.task,
             "state": "running",
             "attempt": launch.attempt,
+            "begun": engine.launched.get((launch.phase, launch.task)),
             "host": launch.host,
         }
         for phase in engine.core.state.phases_of(job)
@@ -202,6 +206,9 @@ def pools_json(engine: Engine) -> list[dict[str, Any]]:
                 held[pool.name] = held.get(pool.name, 0) + count
                 running[pool.name] = running.get(pool.name, 0) + bool(count)
                 jobs[pool.name] = jobs.get(pool.name, 0) + 1
+        for name in state.not_admitted:
+            for pool in state.pools.path(state.phases_of(name)[0].job.pool):
+                jobs[pool.name] = jobs.get(pool.name, 0) + 1
         return [
             {
                 "name": name,
@@ -241,7 +248,10 @@ def workers_json(engine: Engine) -> list[dict[str, Any]]:
                     if host.name in state.leaving
                     else "present",
                     "resources": {
-                        name: {"total": total, "used": total - free.get(name, total)}
+                        name: {
+                            "total": in_units(name, total),
+                            "used": in_units(name, total - free.get(name, total)),
+                        }
                         for name, total in host.resources.items()
                     },
                 }

@@ -65,7 +65,7 @@ class EngineSource(CoreSource):
                 of_user.append(record)
         return {
             user: [
-                OwnJob(one.id, one.name, one.submitted)
+                OwnJob(one.id, one.name, one.submitted, one.pool)
                 for one in nsmallest(ROWS_MAX, found, key=lambda one: one.number)
             ]
             for user, found in jobs.items()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from slotwise.core.events import TaskFailed, TaskKilled
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
-from slotwise.core.resources import MEMORY, UNIT
+from slotwise.core.resources import in_units
 from slotwise.core.state import State
 from slotwise.insight.why import why_now
 from slotwise.policy.steady import steady_shares
@@ -103,6 +103,7 @@ class OwnJob:
     id: str
     name: str
     submitted: float | None = None
+    pool: str = ""  # its own while it is held, and before it arrives
 
 
 class StateReader:
@@ -309,14 +310,15 @@ class StateReader:
         phases = self._state.phases_of(job.id)
         row: dict[str, Any] = {"id": job.id, "name": job.name, "submitted": job.submitted}
         if not phases:
-            return {**row, "state": "waiting", "pool": "", "numbers": [0, 0, 0, 0]}
+            return {**row, "state": "waiting", "pool": job.pool, "numbers": [0, 0, 0, 0]}
         pool, numbers = phases[0].job.pool, _numbers(phases)
         state = "running" if numbers[2] else "queued"
         if not numbers[2] and pool == self._held:
             state = "held"
         elif not numbers[2] and job.id in self._state.awaiting_jobs:
             state = "waiting"
-        return {**row, "state": state, "pool": pool, "numbers": list(numbers)}
+        shown = job.pool or pool if pool == self._held else pool
+        return {**row, "state": state, "pool": shown, "numbers": list(numbers)}
 
     def _place(self, rows: Mapping[str, dict[str, Any]]) -> None:
         """Add the positions of queued jobs in their pools, and the jobs before them.
@@ -409,8 +411,7 @@ class CoreSource:
 
 def _used(name: str, total: int, free: int) -> tuple[float, float]:
     """The used amount of a resource, and all of it: bytes, or numbers of devices and others."""
-    unit = 1 if name == MEMORY else UNIT
-    return (total - free) / unit, total / unit
+    return in_units(name, total - free), in_units(name, total)
 
 
 def _jobs_by_pool(ready: Sequence[PhaseState]) -> Counter[str]:

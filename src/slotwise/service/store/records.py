@@ -111,6 +111,7 @@ class StoredTask:
     begun: float | None = None
     ended: float | None = None
     reason: str = ""
+    phase: str = ""
 
 
 Record = TypeVar("Record", StoredJob, StoredCall, StoredTask)

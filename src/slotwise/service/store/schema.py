@@ -106,6 +106,22 @@ CREATE TABLE tokens (
     used REAL,
     revoked REAL
 ) WITHOUT ROWID;
+CREATE TABLE tasks_of_phases (
+    job INTEGER NOT NULL,
+    phase TEXT NOT NULL,
+    task INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    code INTEGER,
+    begun REAL,
+    ended REAL,
+    reason NOT NULL,
+    PRIMARY KEY (job, phase, task)
+) WITHOUT ROWID;
+INSERT INTO tasks_of_phases
+    SELECT job, '', task, state, attempt, code, begun, ended, reason FROM tasks;
+DROP TABLE tasks;
+ALTER TABLE tasks_of_phases RENAME TO tasks;
 """,
 )
 """The statements that lead from each version to the next; the first make version 1."""

@@ -440,7 +440,9 @@ class Store:
 
     def tasks(self, job: str) -> list[StoredTask]:
         """The last ends of the tasks of a job, by task."""
-        rest = "FROM tasks JOIN jobs ON jobs.number = job WHERE jobs.id = ? ORDER BY task"
+        rest = (
+            "FROM tasks JOIN jobs ON jobs.number = job WHERE jobs.id = ? ORDER BY phase, task"
+        )
         return self._records(StoredTask, rest, job)
 
     def tasks_ended(self, numbers: Sequence[int]) -> dict[int, tuple[int, int]]:

@@ -94,7 +94,11 @@ _INSERT = {
     f" VALUES ({', '.join('?' * len(COLUMNS[kind]))})"
     for kind, table in ((StoredJob, "jobs"), (StoredCall, "calls"), (StoredTask, "tasks"))
 }
-_LATER = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS[StoredTask][2:])
+_LATER = ", ".join(
+    f"{name} = excluded.{name}"
+    for name in COLUMNS[StoredTask]
+    if name not in ("job", "phase", "task")
+)
 _INSERT[StoredTask] += f" ON CONFLICT DO UPDATE SET {_LATER} WHERE tasks.state <> 'done'"
 
 
