@@ -64,7 +64,7 @@ def slotwise(folder: Path) -> Iterator[Peer]:
     """Jobs and ends are durable before they are reported. Many at once are of another pool."""
     from slotwise import Client
 
-    with serving(folder) as transport, Client(str(transport.place)) as client:
+    with serving(folder) as transport, Client(f"unix:{transport.place.path}") as client:
         about = {"folder": str(folder), "environ": dict(os.environ), "client": "bench"}
         news = transport.stream("/v1/results", {"client": "bench", "calls": {}, "jobs": []})
         next(news)  # Now it follows.
