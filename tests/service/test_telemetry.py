@@ -170,7 +170,7 @@ def test_only_health_needs_no_login() -> None:
 def routes_of_server() -> set[tuple[str, str]]:
     """The paths and methods of the routes that are described."""
     engine = MagicMock()
-    tokens = TokenRoutes(engine, MagicMock(), MagicMock()).routes()
+    tokens = TokenRoutes(engine, MagicMock()).routes()
     found = set()
     for route in ServiceApp(engine, list, bool).app(*tokens).routes:
         if isinstance(route, Route) and route.path.startswith(PATHS):
