@@ -319,9 +319,12 @@ def test_a_disk_that_is_full_for_some_time(small_disk: RunningServer) -> None:
             until(lambda: server.job(first)["tasks_running"] == 0)
             server.end(signal.SIGKILL)
         server.start()
-        assert [server.wait(job)["state"] for job in (first, *jobs)] == ["done"] * 3
+        *states, once = (server.wait(job)["state"] for job in (first, *jobs))
+        assert states == ["done"] * 2
         assert call.result(PATIENCE) == str(gate)
-        assert (server.folder / "ran").read_text() == "x\n" * 6
+        ran = (server.folder / "ran").read_text()
+        # The kill may come after the begin of the last job is stored, and before it begins.
+        assert (once, ran) == ("done", "x\n" * 6) or (once == "lost" and len(ran) < 2 * 6)
 
 
 def test_a_store_that_is_locked_for_some_time(server: RunningServer) -> None:
