@@ -1,0 +1,1 @@
+"""When jobs will start and end: ranges, from simulations of the present state."""
