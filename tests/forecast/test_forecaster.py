@@ -1,0 +1,188 @@
+"""Forecasts of a whole queue, and what is learned from how they turn out."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from math import inf
+
+import pytest
+
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import Decision
+from slotwise.core.events import Event, JobArrived, SchedulerChanged
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run
+from slotwise.core.pools import Pool
+from slotwise.core.state import State
+from slotwise.forecast.eta import Eta
+from slotwise.forecast.forecaster import Forecaster
+from slotwise.forecast.picture import Change, changed, picture_of
+from slotwise.policy.scheduler import make_scheduler
+
+CLUSTER = Cluster.of_slots(4)
+
+
+class Watched:
+    """Forecasts after each arrival, and when jobs really end."""
+
+    def __init__(self, scheduler: str = "fair", every: int = 1) -> None:
+        self.state, self.forecaster = State(CLUSTER), Forecaster(CLUSTER)
+        self.scheduler, self._every, self._arrived = scheduler, every, 0
+        self.first: dict[str, Eta] = {}
+        self.starts: dict[str, float] = {}
+        self.ends: dict[str, float] = {}
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        self.forecaster.on_turn(self.state, now, events, decisions)
+        self.ends.update(self.state.completed)
+        arrived = [event.job.id for event in events if isinstance(event, JobArrived)]
+        self._arrived += len(arrived)
+        if arrived and self._arrived % self._every == 0:
+            found = self.forecaster.forecast(self.picture())
+            self.first.update({job: found[job] for job in arrived if job in found})
+
+    def picture(self):  # type: ignore[no-untyped-def]
+        return picture_of(self.state, self.scheduler, "response")
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        run(make_scheduler(self.scheduler), SimulatedBackend(CLUSTER, jobs), self.state, self)
+
+
+def stream(count: int, seed: int = 1) -> list[Job]:
+    """Jobs of ten users whose times are a constant factor off, more or less."""
+    rng, at, jobs = random.Random(seed), 0.0, []
+    wrong = [rng.lognormvariate(0, 0.8) for _ in range(10)]
+    for number in range(count):
+        user = rng.randrange(10)
+        at += rng.expovariate(1 / 5.0)
+        seconds = 16.0 * wrong[user] * rng.lognormvariate(0, 0.3)
+        phase = Phase("run", Tasks(1, seconds))
+        jobs.append(
+            Job(f"j{number}", (phase,), at, user=f"u{user}", program=f"p{user}",
+                time_requested=16.0)
+        )  # fmt: skip
+    return jobs
+
+
+@pytest.mark.parametrize("scheduler", ["fair", "easy"])
+def test_ranges_hold_what_happens(scheduler: str) -> None:
+    watched = Watched(scheduler)
+    watched.run(stream(900))
+    later = [f"j{number}" for number in range(300, 900) if f"j{number}" in watched.first]
+    held = [
+        watched.first[job].end.low <= watched.ends[job] <= watched.first[job].end.high
+        for job in later
+    ]
+    assert len(held) > 400
+    assert 0.72 <= sum(held) / len(held) <= 0.88
+    assert watched.first["j899"].past > 300
+
+
+def test_a_job_that_has_begun_has_no_start() -> None:
+    watched = Watched()
+    jobs = [Job(f"j{n}", (Phase("run", Tasks(1, 10.0)),)) for n in range(6)]
+    watched.run(jobs)
+    assert [watched.first[f"j{n}"].start is None for n in range(6)] == [True] * 4 + [False] * 2
+
+
+def test_decisions_are_the_same_with_and_without_forecasts() -> None:
+    jobs, turns = stream(120), []
+    for watched in (Watched("flex"), None):
+        seen: list[tuple[float, tuple[Decision, ...]]] = []
+        state = watched.state if watched else State(CLUSTER)
+
+        def record(
+            now: float,
+            events: Sequence[Event],
+            decisions: Sequence[Decision],
+            seen: list[tuple[float, tuple[Decision, ...]]] = seen,
+            watched: Watched | None = watched,
+        ) -> None:
+            seen.append((now, tuple(decisions)))
+            if watched:
+                watched(now, events, decisions)
+
+        run(make_scheduler("flex"), SimulatedBackend(CLUSTER, jobs), state, record)
+        turns.append(seen)
+    assert turns[0] == turns[1]
+
+
+def test_errors_of_another_scheduler_are_forgotten() -> None:
+    watched = Watched()
+    watched.run(stream(200))
+    assert watched.forecaster.ends.noted
+    watched.forecaster.on_turn(watched.state, 1e6, [SchedulerChanged(1e6, "fifo")], [])
+    watched.forecaster.learn()
+    assert watched.forecaster.ends.noted == 0
+
+
+def test_what_was_learned_is_kept() -> None:
+    watched = Watched()
+    watched.run(stream(200))
+    again = Forecaster(CLUSTER)
+    again.restore(json.loads(json.dumps(watched.forecaster.plain())))
+    assert again.ends.noted == watched.forecaster.ends.noted
+    assert again.past.plain() == watched.forecaster.past.plain()
+
+
+@pytest.mark.parametrize("plain", [{}, [], {"scheduler": "fair", "starts": 3}])
+def test_what_is_no_record_of_forecasts_is_refused(plain: object) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Forecaster(CLUSTER).restore(plain)  # type: ignore[arg-type]
+
+
+# What if.
+
+
+def waiting_picture():  # type: ignore[no-untyped-def]
+    """Two jobs of eight tasks each in two pools, on four slots."""
+    state, jobs = State(CLUSTER, [Pool("a"), Pool("b")]), []
+    for pool in "ab":
+        phase = Phase("run", Tasks(8, 10.0))
+        jobs.append(Job(pool, (phase,), pool=pool, deadline=45.0, time_requested=10.0))
+    watched = Watched()
+    watched.state = state
+    from slotwise.core.loop import turn
+
+    backend = SimulatedBackend(CLUSTER, jobs)
+    turn(make_scheduler("fair"), backend, state, lambda *_: None, backend.wait(0.0))
+    return state, picture_of(state, "fair", "response")
+
+
+def test_another_job_delays_the_others() -> None:
+    state, picture = waiting_picture()
+    new = Job("new", (Phase("run", Tasks(8, 10.0)),), pool="a", deadline=1.0)
+    other = changed(picture, Change(jobs=(new,)), state.cluster, state.pools)
+    found = Forecaster(CLUSTER).what_if(picture, other)
+    first, *rest = found.jobs
+    assert (first.job, first.before, first.late_after) == ("new", None, 1.0)
+    assert {one.job for one in rest} >= {"a"}
+    assert all(one.after.end.median >= one.before.end.median for one in rest)  # type: ignore[union-attr]
+    before, after = found.measures["end of the last job"]
+    assert after > before
+
+
+def test_a_larger_weight_or_another_host_lets_a_job_end_sooner() -> None:
+    state, picture = waiting_picture()
+    heavy = Change(pools=(Pool("a", weight=9.0), Pool("b")))
+    from slotwise.core.cluster import Host
+
+    more = Change(hosts=(Host("more", 4),))
+    for change, sooner in ((heavy, "a"), (more, "b")):
+        other = changed(picture, change, state.cluster, state.pools)
+        found = {one.job: one for one in Forecaster(CLUSTER).what_if(picture, other).jobs}
+        one = found[sooner]
+        assert one.after.end.median < one.before.end.median  # type: ignore[union-attr]
+
+
+def test_without_hosts_nothing_ends() -> None:
+    state, picture = waiting_picture()
+    host = picture.hosts[0].name
+    other = changed(picture, Change(without_hosts=(host,)), state.cluster, state.pools)
+    found = Forecaster(CLUSTER).what_if(picture, other)
+    assert all(one.after.end.high == inf for one in found.jobs if one.after)
