@@ -33,6 +33,7 @@ READING = {
     "history": ["history", "ODD"],
     "known": ["plan", "jobs.yaml", "--history", "ODD"],
     "import": ["trace", "import", "swim", "ODD", "-o", "out.yaml"],
+    "import of a log": ["trace", "import", "swf", "ODD", "-o", "out.yaml"],
 }
 
 WRITING = {

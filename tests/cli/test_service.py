@@ -62,6 +62,7 @@ def test_options_become_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     words = "--id a --after 1 --after b --after-failed run --array 0-9 --gpu 1 --memory 8GiB"
     words += " --resources license=2 --slots-max 3 --attempts 2 --retry-delay 5 --time-limit 2h"
+    words += " --time-requested 90"
     words += " --no-retry 3 --no-restart --env A=b=c --output out --cwd . -- run {task}"
     found = parse_words(words.split())
     assert found is not None
@@ -73,6 +74,7 @@ def test_options_become_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "attempts": 2,
         "retry_delay": 5.0,
         "time_limit": "2h",
+        "time_requested": 90.0,
         "command": ["run", "{task}"],
         "tasks": 10,
         "resources": {"license": 2, "gpu": 1, "memory": "8GiB"},

@@ -152,10 +152,13 @@ def test_bound_stays_below_the_value() -> None:
 
 def test_log_has_only_what_a_job_states() -> None:
     """A job without limits is written as before they existed, and limits come back."""
-    plain, limited = job("a"), job("a", attempts=2, retry_delay=0.0, time_limit=5.0)
+    plain, limited = (
+        job("a"),
+        job("a", attempts=2, retry_delay=0.0, time_limit=5.0, time_requested=4),
+    )
     kept = replace(limited.phases[0], resources={"memory": 7})
     limited = replace(limited, phases=(kept,), memory_limit=True)
-    limits = {"attempts", "retry_delay", "time_limit", "memory_limit"}
+    limits = {"attempts", "retry_delay", "time_limit", "time_requested", "memory_limit"}
     assert not limits & encode_job(plain).keys()
     assert decode_job(encode_job(plain)) == plain
     assert decode_job(encode_job(limited)) == limited
@@ -163,7 +166,7 @@ def test_log_has_only_what_a_job_states() -> None:
 
 def test_file_states_limits_of_each_kind_of_job() -> None:
     """They arrive in the job, and exit codes in the settings of the command."""
-    limits = "attempts: 2, retry_delay: 3, time_limit: 4.5"
+    limits = "attempts: 2, retry_delay: 3, time_limit: 4.5, time_requested: 2h"
     text = f"""
 slotwise: 1
 jobs:
@@ -175,12 +178,14 @@ jobs:
     assert [(one.attempts, one.retry_delay, one.time_limit) for one in jobs] == [
         (2, 3, 4.5)
     ] * 3
+    assert [one.time_requested for one in jobs] == [7200.0] * 3
     assert jobs[1].settings == {"no_retry": [2, 64]}  # type: ignore[union-attr]
 
 
 def test_written_job_is_read_again(tmp_path: Path) -> None:
     """A written workload file has the limits that a job states."""
-    one = job("a", attempts=2, retry_delay=3.0, time_limit=4.5)
+    one = job("a", attempts=2, retry_delay=3.0, time_limit=4.5, time_requested=4.0)
+    one = replace(one, program="sort")
     write_workload([one], tmp_path / "jobs.yaml")
     assert slotwise.read_workload(tmp_path / "jobs.yaml").jobs == (one,)
 

@@ -23,7 +23,7 @@ from slotwise.core.log import Log
 from slotwise.insight.metrics import traffic_of
 from slotwise.insight.report.tables import comparison_table, jobs_table, wait_lines
 from slotwise.insight.timeline import StepFunction, Timeline, timeline_of
-from slotwise.policy.scheduler import SCHEDULERS
+from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS
 
 PAGES = ("workload-file-large-fair", "requests-fair-0")
 """The cases of which a page is made, too: drawing takes longer than all the rest."""
@@ -38,7 +38,7 @@ BUNDLE = re.compile(r"<script>(?!const PICTURES).*?</script>", re.S)
 def cases() -> dict[str, Case]:
     """The analysis of the logs of some cases, by their names."""
     every = documented.cases() | drawn.cases() | features.cases()
-    chosen = [f"drawn-{name}-{seed}" for name in SCHEDULERS for seed in range(2)]
+    chosen = [f"drawn-{name}-{seed}" for name in (*ALLOCATORS, *QUEUEINGS) for seed in range(2)]
     chosen += [name for name in every if re.search(r"-(?<!on-)fair(-0)?$", name)]
     chosen += [f"near-input-fair-{assigner}" for assigner in ("greedy", "delay", "flow")]
     chosen += [f"requests-{name}-1" for name in ("fifo", "flex", "flowflex-fast")]

@@ -13,7 +13,7 @@ from experiments import demo
 from golden.golden import Case
 from golden.runs import Run
 from slotwise import Cluster, Host, Job, Phase, Shuffle, Simulation, Tasks, Workload
-from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, SCHEDULERS
+from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS
 
 ROOT = Path(__file__).parents[2]
 FILE = re.compile(r"^```yaml\n# ([\w-]+)\.yaml\n(slotwise: 1\n.*?)^```", re.M | re.S)
@@ -101,7 +101,7 @@ def cases() -> dict[str, Case]:
 
 def _cases() -> Iterator[tuple[str, Case]]:
     truth = Simulation(seed=1, noise=0.3, remote_factor=2.0)
-    for name in SCHEDULERS:
+    for name in (*ALLOCATORS, *QUEUEINGS):
         for title, text in workload_files().items():
             yield f"{title}-{name}", FromText(text, name)
         for assigner in ASSIGNERS if name in PLACED else ("greedy",):

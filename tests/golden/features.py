@@ -51,7 +51,7 @@ from slotwise.core.events import (
 )
 from slotwise.core.history import append_history
 from slotwise.core.job import Observation
-from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS, SCHEDULERS
+from slotwise.policy.scheduler import ALLOCATORS, ASSIGNERS, QUEUEINGS
 
 HOSTS = Cluster((Host("a", {"task": 2}), Host("b", {"task": 1}, speed=0.5)))
 TAKES = Preemption(least_after=0.2, fair_after=0.5, grace=0.0)
@@ -254,7 +254,7 @@ def _failing() -> Iterator[tuple[str, Case]]:
         "gang": Breaks(PhaseId("gang", "gang")),
         "host": Breaks(host="b"),
     }
-    for name in SCHEDULERS:
+    for name in (*ALLOCATORS, *QUEUEINGS):
         for title, fault in faults.items():
             if title != "job" and name not in ("fifo", "fair", "flex", "uwfq", "dmrs"):
                 continue

@@ -242,6 +242,35 @@ def test_later_jobs_of_a_pool_leave_its_limit_to_earlier_ones(
 
 
 @pytest.mark.parametrize("name", BACKFILLINGS)
+def test_jobs_that_go_ahead_leave_the_limit_of_its_pool_to_the_first_one(
+    simulated: Simulated, name: str
+) -> None:
+    """It lacks slots, not room in its pool, which a long job of the pool could fill."""
+    jobs = [
+        rigid("runs", 5, 10.0),
+        rigid("first", 3, 1.0, 1.0, pool="a"),
+        rigid("mate", 1, 30.0, 2.0, pool="a"),
+        rigid("other", 1, 30.0, 2.0),
+    ]
+    pools = [Pool("a", slots_max={"task": 3})]
+    found = starts(simulated(jobs, Cluster.of_slots(7), pools, name).log)
+    assert found == {"runs": 0.0, "first": 10.0, "mate": 11.0, "other": 2.0}
+
+
+@pytest.mark.parametrize("name", BACKFILLINGS)
+def test_parts_of_devices_are_not_added(simulated: Simulated, name: str) -> None:
+    """Two devices have 0.4 free each, which is not 0.5; what needs no device starts."""
+    jobs = [
+        *(rigid(f"runs{n}", 1, 10.0, resources={"gpu": 0.6}) for n in range(2)),
+        rigid("part", 1, 2.0, 1.0, resources={"gpu": 0.5}),
+        rigid("none", 1, 2.0, 1.0),
+    ]
+    host = Cluster((Host("a", {"task": 4}, resources={"gpu": 2}),))
+    found = starts(simulated(jobs, host, name=name).log)
+    assert (found["part"], found["none"]) == (10.0, 1.0)
+
+
+@pytest.mark.parametrize("name", BACKFILLINGS)
 def test_tasks_of_an_array_start_as_far_as_they_fit(simulated: Simulated, name: str) -> None:
     """Those that end in time go ahead of a wide job; the others follow it."""
     array = Job("array", (Phase("run", Tasks(6, 4.0)),), arrival=1.5, time_requested=4.0)

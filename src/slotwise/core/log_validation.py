@@ -160,6 +160,9 @@ class LogValidator:
                     self._check_task(phase, task)
             for job in chain(decision.jobs, (phase.job for phase in decision.starts)):
                 self._check_job(job)
+            for start in decision.starts.values():
+                if not (isinstance(start, int | float) and 0 <= start < inf):
+                    raise ValueError(f"starts has {start!r}")
 
     def _arrive(self, job: Job) -> None:
         if job.id in self._jobs:
