@@ -16,8 +16,8 @@ from slotwise.sessions import intake
 class FakeForecasts:
     """Says of each job in the state that it starts in 10 to 30 s and ends in 20 to 60 s."""
 
-    def __init__(self, core: Any, *_: Any, **__: Any) -> None:
-        self._core, self.is_closed = core, False
+    def __init__(self, loop: Any, kept: object = None) -> None:
+        self._loop, self.is_closed = loop, False
 
     def eta(self, job: str, timeout: float | None = None) -> Eta | None:
         """See `Forecasts`."""
@@ -28,9 +28,10 @@ class FakeForecasts:
 
     def etas(self) -> dict[str, Eta]:
         """See `Forecasts`."""
-        now, jobs = self._core.now, self._core.ask(self._core.jobs_left)
+        now, state = self._loop.backend.now, self._loop.state
+        jobs = self._loop.ask(lambda: [phases[0].job.id for phases in state.jobs_left()])
         ranges = (Range(now + 10, now + 20, now + 30), Range(now + 20, now + 40, now + 60))
-        return {job.id: Eta(job.id, *ranges, at=now, past=3) for job in jobs}
+        return {job: Eta(job, *ranges, at=now, past=3) for job in jobs}
 
     def close(self) -> None:
         """See `Forecasts`."""
