@@ -1,4 +1,4 @@
-"""When jobs of a server start and end: routes, lists, the page, rights. By forecasts of a test."""
+"""When jobs of a server start and end: routes, lists, page, rights, by forecasts of a test."""
 
 from __future__ import annotations
 
