@@ -78,3 +78,22 @@ def test_a_forecast_is_the_same_after_json() -> None:
         assert Eta.of_plain(one.to_plain()) == one
         assert one.moved(5.0).moved(-5.0) == one
         assert one.moved(5.0).end.low == one.end.low + 5.0
+
+
+def test_two_jobs_by_real_forecasts(tmp_path: Path) -> None:
+    """The one that runs has no start; the other one starts after some time, then ends."""
+    with Session(1, "fifo") as session, released(tmp_path / "go") as go:
+        running = session.submit(wait_for_file, go)
+        until(running.running)
+        waiting = session.submit(abs, -1)
+        eta = waiting.eta(PATIENCE)
+        assert eta is not None
+        assert eta.start is not None
+        for one in (eta.start, eta.end):
+            assert eta.at <= one.low <= one.median <= one.high
+        assert eta.start.median < eta.end.median
+        other = running.eta(PATIENCE)
+        assert other is not None
+        assert other.start is None
+        assert other.end.median <= eta.end.median
+        assert session.etas().keys() == {running.job, waiting.job}
