@@ -301,6 +301,7 @@ class SessionCore:
     @property
     def forecasts(self) -> Forecasts:
         """The forecasts, which begin when they are first asked for."""
+        self.loop.check_process()
         with self.lock:
             if self._forecasts is None:
                 self._forecasts = Forecasts(self.loop, self.forecasts_kept)
