@@ -8,6 +8,7 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -270,6 +271,7 @@ def test_the_live_page_is_served_beside_the_scheduler_when_it_is_asked_for(
         return False
 
     until(is_over)
+    until(lambda: "slotwise forecasts" not in {one.name for one in threading.enumerate()})
 
 
 def test_a_gate_loads_no_web_server_unless_it_is_asked_for() -> None:

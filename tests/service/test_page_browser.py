@@ -334,6 +334,7 @@ def test_a_session_shows_its_calls_and_ends_with_them(opened: Opener, tmp_path: 
         expect(page.locator("#link")).to_have_text("live")
         expect(page.locator("#own-jobs > li")).to_have_count(2)
         expect(page.locator("#own-jobs .tail").first).to_have_text("napping")
+        expect(page.locator("#own-jobs .eta").first).to_have_text(re.compile("^Ends "))
         expect(page.locator("#submit-open")).to_be_hidden()
         page.get_by_role("button", name="Cancel job call-2").click()
         expect(page.locator("#own-jobs > li")).to_have_count(1)

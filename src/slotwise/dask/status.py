@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from itertools import islice
-from math import isfinite
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -30,7 +29,8 @@ from slotwise.core.tolerances import SLOTS
 from slotwise.core.units import size_text
 from slotwise.dask.memory import WorkerMemory
 from slotwise.dask.options import GateOptions
-from slotwise.forecast.eta import Eta, Range
+from slotwise.forecast.eta import Eta
+from slotwise.insight.report.ranges import span
 
 MAX_ROWS = 30
 """The most running computations, and the most waiting ones, that are listed."""
@@ -157,8 +157,6 @@ class GateStatus:
 
 def time_until(found: tuple[float | None, float | None] | None, now: float) -> str:
     """The seconds until an instant of which the range is known, in words."""
-    from slotwise.insight.report.ranges import span
-
     left = () if found is None else [None if at is None else at - now for at in found]
     return span(*left) if left else ""
 
@@ -236,14 +234,10 @@ def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
 
 
 def _with_eta(one: ComputationStatus, eta: Eta | None) -> ComputationStatus:
-    return one if eta is None else replace(one, starts=_ends(eta.start), ends=_ends(eta.end))
-
-
-def _ends(found: Range | None) -> tuple[float | None, float | None] | None:
-    if found is None:
-        return None
-    low, high = (at if isfinite(at) else None for at in (found.low, found.high))
-    return low, high
+    if eta is None:
+        return one
+    starts = None if eta.start is None else eta.start.ends
+    return replace(one, starts=starts, ends=eta.end.ends)
 
 
 def _computation(

@@ -35,6 +35,12 @@ class Range:
         """Seconds from the one end to the other."""
         return self.high - self.low
 
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """`low` and `high`; None for infinity, as in JSON."""
+        low, high = (at if isfinite(at) else None for at in (self.low, self.high))
+        return low, high
+
     def moved(self, by: float) -> Range:
         """The same range on a clock whose 0 is this number of seconds earlier."""
         return Range(self.low + by, self.median + by, self.high + by)

@@ -19,7 +19,6 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import isinf
 from typing import Any, NamedTuple, Protocol
 
 from slotwise.core.events import TaskFailed, TaskKilled
@@ -435,10 +434,8 @@ def add_etas(found: PageSnapshot, etas: Callable[[Iterable[str]], Mapping[str, E
 
 
 def _ends(found: Range) -> dict[str, int | None]:
-    return {
-        name: None if isinf(at) else round(at)
-        for name, at in (("low", found.low), ("high", found.high))
-    }
+    low, high = (None if at is None else round(at) for at in found.ends)
+    return {"low": low, "high": high}
 
 
 def _used(name: str, total: int, free: int) -> tuple[float, float]:
