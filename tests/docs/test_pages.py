@@ -19,6 +19,7 @@ RUN_PAGES = (
     "README.md",
     "docs/workload-file.md",
     "docs/dataflow.md",
+    "docs/when-will-it-end.md",
     "docs/howto/use-from-python.md",
     "docs/howto/plan-in-python.md",
     "docs/howto/simulate-in-python.md",

@@ -83,6 +83,26 @@ def test_running_and_next_jobs_are_found_in_a_long_queue(slotwise: Shell) -> Non
     assert len(slotwise.json("cancel", "--all")["jobs"]) == 5
 
 
+def test_the_server_forecasts_when_jobs_end(slotwise: Shell, server: Any) -> None:
+    """Those that run and those that wait, for commands, lists and clients."""
+    for job in "abc":
+        slotwise("submit", "--id", job, "--", "sleep", "100")
+    until(lambda: all(job["eta"] for job in slotwise.json("eta", "a", "c")["jobs"]))
+    first, last = (job["eta"] for job in slotwise.json("eta", "a", "c")["jobs"])
+    assert first["start"] is None
+    assert last["at"] <= last["start"]["low"] <= last["end"]["high"]
+    rows = {job["id"]: job["eta"] for job in slotwise.json("list")["jobs"]}
+    assert rows["c"]["end"]["median"] > rows["a"]["end"]["median"]
+    with Client(server.url) as client:
+        eta = client.eta("c")
+        assert eta is not None
+        assert eta.start is not None
+        assert client.etas().keys() == {"a", "b", "c"}
+        slotwise("cancel", "--all")
+        assert client.wait("c") == "cancelled"
+        assert client.eta("c") is None
+
+
 def test_a_workload_file_runs_on_a_server(slotwise: Shell, tmp_path: Path) -> None:
     """With what its jobs print; it fails if one does."""
     text = "slotwise: 1\njobs:\n  - {id: a, command: echo from a}\n"

@@ -67,7 +67,9 @@ class Forecasts:
         self._changed = threading.Condition()
         self._etas: Mapping[str, Eta] = {}
         self._at = -1.0
-        self._is_closed = self._is_wanted = False
+        state = loop.state
+        self._is_closed = False
+        self._is_wanted = loop.ask(lambda: any(state.jobs_left()) or bool(state.not_admitted))
         self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
         self._cost, self._written = 0.0, time.monotonic()
         self._forecaster = Forecaster(loop.ask(lambda: loop.state.cluster))
@@ -135,8 +137,8 @@ class Forecasts:
         return picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
 
     def _run(self) -> None:
-        prepare()  # Not counted: it is done once.
         while self._wait():
+            prepare()  # Not counted: it is done once, for the first job.
             began, used = time.perf_counter(), time.thread_time()
             taken = 0.0
 
