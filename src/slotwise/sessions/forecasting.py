@@ -72,6 +72,7 @@ class Forecasts:
         self._is_wanted = loop.ask(lambda: any(state.jobs_left()) or bool(state.not_admitted))
         self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
         self._cost, self._written = 0.0, time.monotonic()
+        self.processor_seconds = 0.0  # Of all forecasts so far.
         self._forecaster = Forecaster(loop.ask(lambda: loop.state.cluster))
         self._load()
         loop.observe(
@@ -156,6 +157,7 @@ class Forecasts:
                 self._etas, self._at = found, picture.now
                 self._cost = time.thread_time() - used + taken
                 self._credit -= self._cost
+                self.processor_seconds += self._cost
                 self._changed.notify_all()
             if began - self._written > WRITE_SECONDS:
                 self._written = began
