@@ -28,12 +28,14 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree
 from slotwise.core.rates import Rates, estimate_rates
 from slotwise.insight.explanation import Explanation
+from slotwise.insight.reasons import Reason, WhyWaiting
 from slotwise.insight.report.session_table import (
     MAX_ROWS,
     SessionJob,
     SessionJobs,
     session_html,
 )
+from slotwise.insight.waiting import explain_now
 from slotwise.jobs.commands import ResultOf
 from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
@@ -278,18 +280,25 @@ class SessionCore:
             check_name("job", name)
 
         def explain() -> Explanation:
+            state, scheduler = self.state, self.loop.scheduler_name
+            if phases := state.phases_of(name):
+                pool = phases[0].job.pool
+                return explain_now(state, name, pool, scheduler, self.objective)
             found = self.views.explained(name)
-            if found.phases:
-                return found
             if not isinstance(job, Future) and not (name in self._calls or name in self.jobs):
                 raise InputError(
                     f"job {name!r} is not active; jobs() of the session lists the active jobs"
                 )
             is_waiting = isinstance(job, Future) and not name and not job.done()
             if is_waiting:
-                return replace(found, status="waits for the results of other calls")
+                status = "waits for the results of other calls"
+                remedy = "the end of the calls whose results it needs"
+                why = WhyWaiting(name, Reason.CALLS_BEFORE, f"it {status}", remedy)
+                return replace(found, status=status, waiting=why)
             if name in self._calls or name in self.jobs:
-                return replace(found, status="has not arrived yet")
+                status = "has not arrived yet"
+                why = WhyWaiting(name, Reason.NOT_ARRIVED, f"it {status}")
+                return replace(found, status=status, waiting=why)
             pool, status = self.views.ending(name)
             return replace(found, pool=pool, status=status)
 
