@@ -55,7 +55,7 @@ class Reason(StrEnum):
     DONE = "done"
 
 
-class Order(StrEnum):
+class ServingOrder(StrEnum):
     """The rule by which a scheduler orders the jobs that wait."""
 
     SHARES = "shares"
@@ -69,16 +69,16 @@ class Order(StrEnum):
     ADMISSION = "admission"
 
 
-ORDERS: Mapping[Order, str] = {
-    Order.SHARES: "the least part of their shares held first",
-    Order.PRIORITY: "by priority, then by arrival",
-    Order.COST: "the least work for its weight first",
-    Order.DEADLINE: "by what completing later costs",
-    Order.SERVICE: "the least attained service first",
-    Order.VIRTUAL_TIME: "the earliest virtual finish first",
-    Order.ALLOCATION: "in the order of the allocation",
-    Order.QUEUES: "as they were planned",
-    Order.ADMISSION: "in the order of admission",
+ORDERS: Mapping[ServingOrder, str] = {
+    ServingOrder.SHARES: "the least part of their shares held first",
+    ServingOrder.PRIORITY: "by priority, then by arrival",
+    ServingOrder.COST: "the least work for its weight first",
+    ServingOrder.DEADLINE: "by what completing later costs",
+    ServingOrder.SERVICE: "the least attained service first",
+    ServingOrder.VIRTUAL_TIME: "the earliest virtual finish first",
+    ServingOrder.ALLOCATION: "in the order of the allocation",
+    ServingOrder.QUEUES: "as they were planned",
+    ServingOrder.ADMISSION: "in the order of admission",
 }
 """Each rule in words."""
 
@@ -132,7 +132,7 @@ class WhyWaiting:
     pool: str = ""
     position: int | None = None
     waiting: int = 0
-    order: Order | str = ""
+    order: ServingOrder | str = ""
     ahead: tuple[str, ...] = ()
     above: tuple[AboveShare, ...] = ()
     start: Instants | None = None
@@ -146,7 +146,7 @@ class WhyWaiting:
         start = plain.get("start")
         known["start"] = None if start is None else tuple(start)
         known["reason"] = Reason(plain["reason"])
-        known["order"] = Order(plain["order"]) if plain.get("order") else ""
+        known["order"] = ServingOrder(plain["order"]) if plain.get("order") else ""
         return cls(**known)
 
     def in_words(self, now: float) -> str:
@@ -156,7 +156,7 @@ class WhyWaiting:
             where = f" in pool {self.pool}" if self.pool else ""
             place = f"it is number {self.position} of {self.waiting} that wait{where}"
             if self.ahead:
-                place += f", after {', '.join(self.ahead)} ({ORDERS[Order(self.order)]})"
+                place += f", after {', '.join(self.ahead)} ({ORDERS[ServingOrder(self.order)]})"
             parts.insert(0, place)
         if self.above:
             held = (f"{one.pool} holds {one.held} of {one.share:.4g}" for one in self.above)
