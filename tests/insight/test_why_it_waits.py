@@ -35,6 +35,9 @@ from slotwise.policy.scheduler import ESTIMATING, make_scheduler
 TABLE = Path(__file__).parents[2] / "docs" / "why-it-waits.md"
 
 
+OF_JOB = ("after_each", "retry_delay", "time_requested")
+
+
 class Live:
     """A state that a scheduler has settled, as it is between two turns of the loop."""
 
@@ -72,9 +75,7 @@ class Live:
 
 def job(name: str, count: int = 1, pool: str = "default", work: float = 9.0, **of: Any) -> Job:
     """A job of one phase; `after` and others of a phase by their names."""
-    of_job = {
-        key: of.pop(key) for key in ("after_each", "retry_delay", "priority") if key in of
-    }
+    of_job = {key: of.pop(key) for key in OF_JOB if key in of}
     after = of.pop("before", ())
     phase = Phase("run", Tasks(count, work, blocks=of.pop("blocks", ())), **of)
     return Job(name, (phase,), pool=pool, after=frozenset(after), **of_job)
@@ -263,6 +264,19 @@ CASES: dict[Reason, tuple[Callable[[], Live], str, str]] = {
         "b",
         "slots_min 1 of pool 'y'",
     ),
+    Reason.BACKFILLING: (
+        lambda: Live(
+            [
+                job("a", time_requested=9.0),
+                job("b", slots=2, time_requested=9.0),
+                job("c", time_requested=99.0),
+            ],
+            2,
+            scheduler="easy",
+        ),
+        "c",
+        "a shorter time_requested",
+    ),
     Reason.SLOTS_HELD: (
         lambda: Live([job("a", 2)], 2).turn(1.0, JobArrived(1.0, job("b"))),
         "b",
@@ -385,6 +399,7 @@ def test_a_job_whose_tasks_all_run_is_not_above_its_share() -> None:
 
 
 ORDERED = {
+    "easy": ("backfilling", "", ["long", "short", "late"]),
     "fifo": ("priority and arrival", "", ["long", "short", "late"]),
     "flex": ("cost", "default", ["short", "late", "long"]),
     "uwfq": ("virtual time", "default", ["short", "late", "long"]),

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     HOSTS_AVOIDED = "hosts_avoided"
     NEXT_ALLOCATION = "next_allocation"
     SERVED_LATER = "served_later"
+    BACKFILLING = "backfilling"
     SLOTS_HELD = "slots_held"
     SLOTS_RESERVED = "slots_reserved"
     PART_OF_A_SLOT = "part_of_a_slot"
@@ -64,6 +65,7 @@ class ServingOrder(StrEnum):
     DEADLINE = "deadline"
     SERVICE = "attained service"
     VIRTUAL_TIME = "virtual time"
+    BACKFILLING = "backfilling"
     ALLOCATION = "allocation"
     QUEUES = "queues"
     ADMISSION = "admission"
@@ -76,6 +78,7 @@ ORDERS: Mapping[ServingOrder, str] = {
     ServingOrder.DEADLINE: "by what completing later costs",
     ServingOrder.SERVICE: "the least attained service first",
     ServingOrder.VIRTUAL_TIME: "the earliest virtual finish first",
+    ServingOrder.BACKFILLING: "by priority, then by arrival, but for backfilling",
     ServingOrder.ALLOCATION: "in the order of the allocation",
     ServingOrder.QUEUES: "as they were planned",
     ServingOrder.ADMISSION: "in the order of admission",

@@ -17,7 +17,7 @@ from slotwise.policy.allocator import is_in_order, reads_finish, reads_service
 from slotwise.policy.claims import all_claims
 from slotwise.policy.flex import BUDGET_SECONDS, STEP_SECONDS, AddOn, Flex
 from slotwise.policy.las import levels_of
-from slotwise.policy.scheduler import QUEUEINGS, make_allocator
+from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS, make_allocator
 from slotwise.policy.search.budget import Budget
 from slotwise.policy.uwfq import virtual_time
 
@@ -57,14 +57,19 @@ def why_waiting(state: State, job: str, scheduler: str, objective: Objective) ->
         left = [one for one in state.queues.jobs if _waits(state, one) or one == job]
         return _placed(why, left, ServingOrder.QUEUES)
     *_, whole_kind = path_to(phase.pool)
-    group = whole_kind if whole_kind.is_in_turn else phase.pool
+    is_queue = whole_kind.is_in_turn or scheduler in BACKFILLINGS
+    group = whole_kind if is_queue else phase.pool
     order, served = ServingOrder.PRIORITY, list(phases_below(group))
-    if not group.is_in_turn:
+    if scheduler in BACKFILLINGS:
+        order = ServingOrder.BACKFILLING
+        served.sort(key=lambda one: (one.urgency, one.order))
+    elif not group.is_in_turn:
         order, ranks = _ranks(state, phase.slot_kind, scheduler, objective)
         # Those with an allocation come first; of the others the state knows the arrival only.
         served.sort(key=lambda one: (one.allocated <= 0) * (1 + ranks.get(one, len(ranks))))
     jobs = list(dict.fromkeys(one.id.job for one in served))
-    held = [one for one in state.shares(phase.slot_kind) if one.held > rounded_up(one.share)]
+    shares = () if is_queue else state.shares(phase.slot_kind)
+    held = [one for one in shares if one.held > rounded_up(one.share)]
     path = set(path_to(phase.pool))
     above = [AboveShare(one.name, one.held, one.share) for one in held if one not in path]
     placed = _placed(why, jobs, order, [one for one in jobs if _waits(state, one)])

@@ -23,7 +23,7 @@ from slotwise.core.spare import Spare
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
 from slotwise.insight.reasons import PhaseReason, Reason
-from slotwise.policy.scheduler import QUEUEINGS
+from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS
 
 BLOCKED = "wait for the tasks that they continue"
 
@@ -49,9 +49,9 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
             return PhaseReason(Reason.MORE_MAY_COME, "all its tasks are done; more may come")
         return PhaseReason(Reason.DONE, "it is done")
     is_queued, may_differ = scheduler in QUEUEINGS, bool(phase.pending or phase.stopping)
-    if phase.running - phase.slots_on_lost_hosts > rounded_up(phase.allocated) and (
-        may_differ and not (is_queued or state.is_stale)
-    ):
+    has_shares = not (is_queued or state.is_stale or scheduler in BACKFILLINGS)
+    held = phase.running - phase.slots_on_lost_hosts
+    if has_shares and may_differ and held > rounded_up(phase.allocated):
         return _why_more(phase)
     if phase.delayed and not phase.pending:
         return _why_delayed(phase)
@@ -151,6 +151,11 @@ def _why_more(phase: PhaseState) -> PhaseReason:
 
 def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
     """Why a backlogged phase below its limits holds no more slots."""
+    if scheduler in BACKFILLINGS:
+        sentence = f"{scheduler} serves jobs before it first, and it would delay one of these"
+        is_held = not any(state.free(phase.slot_kind).values())
+        remedy = _free(phase.unit) if is_held else "a shorter time_requested"
+        return PhaseReason(Reason.BACKFILLING, sentence, remedy)
     if phase.allocated > 0 and (lack := _lack(state, phase)):
         begun = phase.deferred_since
         waits = "it waits" if begun is None else f"it has waited since {begun:.6g} s"
