@@ -6,8 +6,9 @@ All instants are seconds on the clock of arrivals; infinity stands for a range t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import isinf
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, isinf
+from typing import Any
 
 CONFIDENCE = 0.8
 """The part of ranges that are to hold what happens."""
@@ -34,6 +35,21 @@ class Range:
         """Seconds from the one end to the other."""
         return self.high - self.low
 
+    def moved(self, by: float) -> Range:
+        """The same range on a clock whose 0 is this number of seconds earlier."""
+        return Range(self.low + by, self.median + by, self.high + by)
+
+    def to_plain(self) -> dict[str, float | None]:
+        """As a JSON object; infinity is null."""
+        found = {"low": self.low, "median": self.median, "high": self.high}
+        return {name: round(at, 3) if isfinite(at) else None for name, at in found.items()}
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, float | None]) -> Range:
+        """The range from the result of `to_plain`."""
+        low, median, high = (plain[name] for name in ("low", "median", "high"))
+        return cls(*(inf if at is None else at for at in (low, median, high)))
+
 
 @dataclass(frozen=True, slots=True)
 class Eta:
@@ -54,6 +70,34 @@ class Eta:
     confidence: float = CONFIDENCE
     past: int = 0
     is_simulated: bool = True
+
+    def moved(self, by: float) -> Eta:
+        """The same forecast on a clock whose 0 is this number of seconds earlier."""
+        start = None if self.start is None else self.start.moved(by)
+        return replace(self, start=start, end=self.end.moved(by), at=self.at + by)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "job": self.job,
+            "start": None if self.start is None else self.start.to_plain(),
+            "end": self.end.to_plain(),
+            "at": round(self.at, 3),
+            "confidence": self.confidence,
+            "past": self.past,
+            "is_simulated": self.is_simulated,
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Eta:
+        """The forecast from the result of `to_plain`; further keys are ignored."""
+        start = plain["start"]
+        return cls(
+            plain["job"],
+            None if start is None else Range.of_plain(start),
+            Range.of_plain(plain["end"]),
+            *(plain[name] for name in ("at", "confidence", "past", "is_simulated")),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -27,6 +28,7 @@ from slotwise.core.log import Header
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree
 from slotwise.core.rates import Rates, estimate_rates
+from slotwise.forecast.eta import Eta
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.reasons import Reason, WhyWaiting
 from slotwise.insight.report.session_table import (
@@ -41,6 +43,7 @@ from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
 from slotwise.running import RunOptions, check_jobs, existing, warn_user
 from slotwise.sessions.calls import PHASE, OpenCalls
+from slotwise.sessions.forecasting import Forecasts
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import SessionPlace
 from slotwise.sessions.loop_thread import LoopThread
@@ -95,6 +98,7 @@ class SessionCore:
         self.is_closed = self.is_ended = self._has_ended_jobs = False
         self.display: LiveDisplay | None = None
         self.page: SessionPage | None = None
+        self._forecasts: Forecasts | None = None
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         self.opened = opened = OpenRun(options.keep, header, options.log)
@@ -271,13 +275,41 @@ class SessionCore:
             elif calls is not None or future.job in self.jobs:
                 self.inbox.put(JobCancelled(self.now, future.job))
 
+    def _id_of(self, job: str | Future[Any], method: str) -> str:
+        """The id of a job; of a call that waits for others empty, as it has no job yet."""
+        if isinstance(job, Future):
+            if not job._is_of(self):
+                raise InputError(f"this future is of another session; call its own `{method}`")
+            return job.job
+        check_name("job", job)
+        return job
+
+    def eta(self, job: str | Future[Any], timeout: float) -> Eta | None:
+        """When a job starts and ends, in Unix seconds; None if it is over or not known."""
+        name = self._id_of(job, "eta")
+        if not name or self.is_ended:
+            return None
+        found = self.forecasts.eta(name, timeout)
+        return None if found is None else found.moved(time.time() - self.now)
+
+    def etas(self, jobs: Iterable[str] | None = None) -> dict[str, Eta]:
+        """The last forecasts of all jobs, or of some, in Unix seconds. It never waits."""
+        found = {} if self.is_ended else self.forecasts.etas()
+        wanted = found if jobs is None else [job for job in jobs if job in found]
+        epoch = time.time() - self.now
+        return {job: found[job].moved(epoch) for job in wanted}
+
+    @property
+    def forecasts(self) -> Forecasts:
+        """The forecasts, which begin when they are first asked for."""
+        with self.lock:
+            if self._forecasts is None:
+                self._forecasts = Forecasts(self.loop)
+            return self._forecasts
+
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds, and why. InputError for a job that is not active."""
-        if isinstance(job, Future) and not job._is_of(self):
-            raise InputError("this future is of another session; call its own `explain`")
-        name = job.job if isinstance(job, Future) else job
-        if not isinstance(job, Future):  # One that waits for others has no job yet.
-            check_name("job", name)
+        name = self._id_of(job, "explain")
 
         def explain() -> Explanation:
             state, scheduler = self.state, self.loop.scheduler_name
@@ -368,6 +400,8 @@ class SessionCore:
             self.cells.close()
         if self.page is not None:
             self.page.close()
+        if self._forecasts is not None:
+            self._forecasts.close()
         if self.display is not None and self.is_ended:  # Draw the final state.
             self.display.close()
 

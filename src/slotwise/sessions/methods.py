@@ -10,13 +10,14 @@ from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
 
 from slotwise.core.errors import check_whole
 from slotwise.core.units import seconds_of
+from slotwise.forecast.eta import Eta
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import SessionJobs
 from slotwise.sessions.calls import Binding, CallHost, CallSubmitter, submit_after
 from slotwise.sessions.changes import JobChanges, checked_changes
 from slotwise.sessions.command_inputs import CommandInputs, WordHost
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
-from slotwise.sessions.futures import Future
+from slotwise.sessions.futures import ETA_SECONDS, Future
 from slotwise.sessions.hosts import check_mapping, check_names, checked_entry
 from slotwise.sources import Entry
 from slotwise.workload.dates import seconds_until
@@ -37,6 +38,10 @@ class MethodHost(CallHost, WordHost, Protocol):
 
     def shown(self, most: int | None = None) -> SessionJobs:
         """The jobs at one instant: all, or the first ones for a display."""
+        ...
+
+    def etas(self) -> dict[str, Eta]:
+        """The last forecasts of all jobs."""
         ...
 
     def html(self) -> str:
@@ -256,6 +261,20 @@ class SessionMethods(ABC):
         InputError for the id of a job that is not active.
         """
         return self._intake.explain(job)
+
+    def eta(self, job: str | Future[Any], timeout: float = ETA_SECONDS) -> Eta | None:
+        """When a job will start and end: ranges that hold it with the stated confidence.
+
+        The job is given by id or by a future. Instants are Unix seconds, as of `time.time()`.
+        The last forecast is returned, which says by `at` how old it is; for the first one of
+        a new job it waits, at most `timeout` seconds. None if the job is over or not known, if
+        a call has no job yet because it waits for others, or after the timeout.
+        """
+        return self._intake.eta(job, timeout)
+
+    def etas(self) -> Mapping[str, Eta]:
+        """The last forecast of each job that has one, by id, as of `eta`. It never waits."""
+        return self._intake.etas()
 
     def _repr_html_(self) -> str:
         return self._intake.html()

@@ -23,6 +23,7 @@ from slotwise.insight.report.notebook import notebook_display
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
 from slotwise.sessions.calls import Binding, CallSubmitter
+from slotwise.sessions.forecasting import Forecasts
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import check_slots, refuse_shuffle
 from slotwise.sessions.intake import ProgramHistory, SessionCore, arriving
@@ -234,6 +235,16 @@ class Session(SessionMethods):
     def hosts(self) -> list[Host]:
         """The present hosts; a drained host is present until its last task has ended."""
         return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
+
+    @property
+    def forecasts(self) -> Forecasts:
+        """The forecasts of this session, on the clock of `now`; `eta` has them in Unix seconds.
+
+        They are made from the first use to the end of the session, by a thread that takes at
+        most 2 % of a processor. RuntimeError if the session is closed.
+        """
+        self._intake.check_open(had_waited=False)
+        return self._intake.forecasts
 
     def page(self, *, port: int = 0, opens: bool = False) -> str:
         """Serve a page of this session, as of a service, and return a link to it.

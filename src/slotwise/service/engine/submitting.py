@@ -28,7 +28,7 @@ ACTIONS = ("cancel", "hold", "release", "change", "forget")
 JOBS_MAX = 10_000
 """The most jobs of one submission."""
 
-REQUESTS = frozenset({"wait", "explain", "logs", *ACTIONS})
+REQUESTS = frozenset({"wait", "explain", "eta", "logs", *ACTIONS})
 """What follows the id of a job in the path of a request."""
 
 

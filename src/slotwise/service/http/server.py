@@ -61,6 +61,10 @@ is done while it is parsed."""
 WAIT_SECONDS_MAX = 600.0
 """The longest time for which a request waits for the end of a job."""
 
+ETA_SECONDS_MAX, ETA_POLL_SECONDS = 60.0, 0.1
+"""The longest time for which a request waits for the first forecast of a job, and the time
+between two looks: nothing else of the server waits meanwhile."""
+
 BEAT_SECONDS = 15.0
 """Seconds without news after which a stream sends a frame that says so."""
 
@@ -156,6 +160,7 @@ class ServiceApp:
             Route("/v1/stop", self._route(ServiceApp.stop), methods=["POST"]),
             Route(f"{job}/wait", self._route(ServiceApp.wait)),
             Route(f"{job}/explain", self._route(ServiceApp.explain)),
+            Route(f"{job}/eta", self._route(ServiceApp.eta)),
             Route(f"{job}/logs", self._route(ServiceApp.logs)),
             *(
                 Route(f"{job}/{name}", self._route(partial_action(name)), methods=["POST"])
@@ -370,6 +375,17 @@ class ServiceApp:
         record = await self._seen(request, "have it explained")
         found = await run_in_threadpool(views.explained_json, self._engine, record)
         return PlainResponse(found)
+
+    async def eta(self, request: Request) -> Response:
+        """When a job starts and ends; for its first forecast it waits, at most for a time."""
+        seconds = min(_seconds(request.query_params.get("timeout", "10")), ETA_SECONDS_MAX)
+        job, until = _job_of(request), time.monotonic() + seconds
+        while True:
+            found = await run_in_threadpool(views.eta_json, self._engine, job)
+            is_waiting = found["eta"] is None and found["state"] not in (*OVER, "held")
+            if not is_waiting or time.monotonic() >= until:
+                return PlainResponse(found)
+            await asyncio.sleep(ETA_POLL_SECONDS)
 
     async def logs(self, request: Request) -> Response:
         """What the tasks of a job printed, and print."""

@@ -48,9 +48,21 @@ class Live:
 
 def jobs_json(engine: Engine, records: Sequence[StoredJob]) -> list[dict[str, Any]]:
     """The JSON of jobs, all of one instant."""
-    live = _live(engine, [one.id for one in records if one.state == OPEN])
+    left = [one.id for one in records if one.state == OPEN]
+    live = _live(engine, left)
     ended = engine.store.tasks_ended([one.number for one in records if one.state in OVER])
-    return [_job(engine, one, live.get(one.id), ended.get(one.number)) for one in records]
+    rows = [_job(engine, one, live.get(one.id), ended.get(one.number)) for one in records]
+    etas = engine.core.etas(left)
+    for row in rows:
+        eta = None if row["held"] else etas.get(row["id"])
+        row["eta"] = None if eta is None else eta.to_plain()
+    return rows
+
+
+def eta_json(engine: Engine, job: str) -> dict[str, Any]:
+    """When a job starts and ends. It names nothing that only its user may see."""
+    (row,) = jobs_json(engine, [engine.found(job)])
+    return {**{key: row[key] for key in ("id", "state", "eta")}, "now": time.time()}
 
 
 def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
