@@ -450,7 +450,7 @@ def test_it_is_one_sentence_and_survives_json() -> None:
     assert why.in_words(1.0) == (
         "it is number 2 of 2 that wait, after b (by priority, then by arrival); it is allocated"
         " no slots: fifo gives them to other phases now; what would start it: a higher"
-        " priority; its start is forecast in 60.0 s or later"
+        " priority; its start is forecast in over 60 s"
     )
     again = Explanation.of_plain(json.loads(json.dumps(replace(found, waiting=why).to_plain())))
     assert again.waiting == why

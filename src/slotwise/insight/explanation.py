@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
+from math import isfinite
 from typing import Any
 
 from slotwise.insight.reasons import WhyWaiting
@@ -137,6 +138,8 @@ class Explanation:
         plain = asdict(self)
         if self.waiting is None:
             del plain["waiting"]
+        elif start := self.waiting.start:
+            plain["waiting"]["start"] = [at if isfinite(at) else None for at in start]
         return plain
 
     @classmethod

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from math import inf
 from typing import Any
 
-from slotwise.insight.report.text import seconds
+from slotwise.insight.report.ranges import span
 
 Instants = tuple[float, float, float]
 """The low end, the median and the high end of a range, in seconds; infinity if it is open."""
@@ -147,7 +148,7 @@ class WhyWaiting:
         known["above"] = tuple(AboveShare(**one) for one in plain.get("above", ()))
         known["ahead"] = tuple(plain.get("ahead", ()))
         start = plain.get("start")
-        known["start"] = None if start is None else tuple(start)
+        known["start"] = start and tuple(inf if at is None else at for at in start)
         known["reason"] = Reason(plain["reason"])
         known["order"] = ServingOrder(plain["order"]) if plain.get("order") else ""
         return cls(**known)
@@ -168,6 +169,6 @@ class WhyWaiting:
             parts.append(f"what would start it: {self.remedy}")
         if self.start is not None:
             low, _, high = (max(0.0, at - now) for at in self.start)
-            until = f"to {seconds(high)}" if high < float("inf") else "or later"
-            parts.append(f"its start is forecast in {seconds(low)} {until}")
+            when = f"in {span(low, high)}".replace("in under", "within")
+            parts.append(f"its start is forecast {when}")
         return "; ".join(parts)

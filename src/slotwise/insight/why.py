@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import takewhile
 from math import ceil
 
 from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
-from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
 from slotwise.core.spare import Spare
@@ -179,7 +180,7 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
         )
     if phase.allocated <= 0:
         sentence = f"it is allocated no slots: {scheduler} gives them to other phases now"
-        return PhaseReason(Reason.SERVED_LATER, sentence, _sooner(phase))
+        return PhaseReason(Reason.SERVED_LATER, sentence, _sooner(state, phase))
     held = phase.running - phase.slots_on_lost_hosts
     if phase.width > 1 and (found := _why_too_few(state, phase)):
         return found
@@ -194,20 +195,23 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
             sentence += f", and {slots} free slots are reserved for other pools"
             return PhaseReason(Reason.SLOTS_RESERVED, sentence, f"{remedy} beside them")
         return PhaseReason(Reason.SLOTS_HELD, sentence, remedy)
-    remedy = _sooner(phase)
+    remedy = _sooner(state, phase)
     if held < phase.allocated - SLOTS:
         sentence = "it holds the whole slots of its allocation; the fraction is shared in turns"
         return PhaseReason(Reason.PART_OF_A_SLOT, sentence, f"its turn, or {remedy}")
     return PhaseReason(Reason.SHARE_HELD, "it holds its allocation", remedy)
 
 
-def _sooner(phase: PhaseState) -> str:
+def _sooner(state: State, phase: PhaseState) -> str:
     """What would let a phase be served before those that are served now."""
     pool, (*_, whole_kind) = phase.pool, path_to(phase.pool)
     if whole_kind.is_in_turn or pool.is_in_turn:
         return "a higher priority"
-    least = pool.held + phase.unit
-    if pool.min_share < least and pool.held < whole_kind.held:  # Other pools hold slots.
+    ahead = takewhile(lambda one: one is not phase, phases_below(pool))
+    least = pool.held + sum(one.pending * one.width for one in ahead) + phase.unit
+    most = min(pool.usable, state.capacity(phase.slot_kind))
+    is_possible = pool.min_share < least <= most
+    if is_possible and pool.held < whole_kind.held:  # Other pools hold slots.
         return f"slots_min {least} of pool {pool.name!r}"
     return "a larger weight"
 

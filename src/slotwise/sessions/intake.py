@@ -275,6 +275,10 @@ class SessionCore:
             elif calls is not None or future.job in self.jobs:
                 self.inbox.put(JobCancelled(self.now, future.job))
 
+    def unused_now(self, name: str) -> str:
+        """A name that no job has that is not over; it is not counted as used."""
+        return name if self._job_of(name) is None else f"{name}-new"
+
     def _id_of(self, job: str | Future[Any], method: str) -> str:
         """The id of a job; of a call that waits for others empty, as it has no job yet."""
         if isinstance(job, Future):
@@ -334,7 +338,12 @@ class SessionCore:
             pool, status = self.views.ending(name)
             return replace(found, pool=pool, status=status)
 
-        return self.loop.ask(explain)
+        found = self.loop.ask(explain)
+        eta = self._forecasts.etas().get(name) if self._forecasts is not None else None
+        if found.waiting is None or eta is None or eta.start is None:
+            return found
+        start = eta.start.low, eta.start.median, eta.start.high
+        return replace(found, waiting=replace(found.waiting, start=start))
 
     def ask(self, question: Callable[[], T]) -> T:
         """Call a function in the thread of the loop: what it reads is of one instant."""

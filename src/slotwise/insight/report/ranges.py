@@ -18,7 +18,12 @@ SOON_SECONDS = 600.0
 WEEK_DAYS = 6
 """The days for which the name of the day stands for the date."""
 
-_UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 172_800.0), ("d", 86_400.0, inf))
+_UNITS = (
+    ("s", 1.0, 100.0),
+    ("min", 60.0, 6000.0),
+    ("h", 3600.0, 172_800.0),
+    ("d", 86_400.0, inf),
+)
 """Symbol and seconds of a unit, and the seconds below which it is used."""
 
 
