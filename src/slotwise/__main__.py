@@ -15,7 +15,7 @@ COMPLETION_VARIABLE = "_SLOTWISE_COMPLETE"
 VERBS = {
     *("submit", "status", "list", "wait", "cancel", "hold", "release", "priority", "move"),
     "what-if",
-    *("workers", "top", "completion", "token", "login", "logout", "page", "slurm-path"),
+    *("workers", "top", "eta", "completion", "token", "login", "logout", "page", "slurm-path"),
 }
 """The commands that ask a server, which load without those that schedule."""
 

@@ -228,7 +228,7 @@ def test_jobs_are_listed(slotwise: Any, service: FakeService) -> None:
 
 
 def test_when_jobs_start_and_end_is_shown(slotwise: Any, service: FakeService) -> None:
-    """As ranges, with their age and basis; in columns of lists; nothing of jobs without them."""
+    """As ranges, with their age and basis, and in columns of lists."""
     now = time.time()
     wait, end = (
         {"low": now + low, "median": now + 150, "high": high and now + high}

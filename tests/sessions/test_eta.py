@@ -27,7 +27,7 @@ def test_a_future_says_when_its_job_starts_and_ends(
     made: list[FakeForecasts], tmp_path: Path
 ) -> None:
     """In Unix seconds; the calls of an executor have the ranges of their job."""
-    with released(tmp_path / "go") as go, Session(1, "fifo") as session:
+    with Session(1, "fifo") as session, released(tmp_path / "go") as go:
         running = session.submit(wait_for_file, go)
         until(running.running)
         assert not made
@@ -56,7 +56,7 @@ def test_a_job_that_is_over_or_not_known_has_no_forecast(
     made: list[FakeForecasts], tmp_path: Path
 ) -> None:
     """Nor has a call that waits for others; a future of another session is refused."""
-    with released(tmp_path / "go") as go, Session(1) as session, Session(1) as other:
+    with Session(1) as session, Session(1) as other, released(tmp_path / "go") as go:
         running = session.submit(wait_for_file, go)
         waiting = session.submit(len, running)
         assert waiting.eta() is None

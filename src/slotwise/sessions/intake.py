@@ -99,6 +99,7 @@ class SessionCore:
         self.display: LiveDisplay | None = None
         self.page: SessionPage | None = None
         self._forecasts: Forecasts | None = None
+        self.forecasts_kept: Path | None = None  # The file for what they learn.
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         self.opened = opened = OpenRun(options.keep, header, options.log)
@@ -291,7 +292,7 @@ class SessionCore:
     def eta(self, job: str | Future[Any], timeout: float) -> Eta | None:
         """When a job starts and ends, in Unix seconds; None if it is over or not known."""
         name = self._id_of(job, "eta")
-        if not name or self.is_ended:
+        if self.is_ended or self._job_of(name) is None:
             return None
         found = self.forecasts.eta(name, timeout)
         return None if found is None else found.moved(time.time() - self.now)
@@ -308,7 +309,7 @@ class SessionCore:
         """The forecasts, which begin when they are first asked for."""
         with self.lock:
             if self._forecasts is None:
-                self._forecasts = Forecasts(self.loop)
+                self._forecasts = Forecasts(self.loop, self.forecasts_kept)
             return self._forecasts
 
     def explain(self, job: str | Future[Any]) -> Explanation:

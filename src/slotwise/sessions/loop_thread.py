@@ -7,13 +7,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from concurrent import futures
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from slotwise.backends.inbox import Ask
+from slotwise.backends.inbox import Questions
 from slotwise.backends.live import LiveBackend
 from slotwise.core.decisions import Decision
 from slotwise.core.errors import SlotwiseError
@@ -72,9 +71,7 @@ class LoopThread:
         given, self._opened = [opened, *records], opened
         self._callbacks = CallThread("slotwise callbacks")
         self._steps = CallThread("slotwise steps")
-        self._is_over = False
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # A function of `ask` may call `ask`.
         with ExitStack() as stack:
             for record in given:
                 if isinstance(record, AbstractContextManager):
@@ -83,6 +80,7 @@ class LoopThread:
                 given.append(stack.enter_context(LogFile(log, header)))
             self._records, self._record = given, all_of(given)
             self.backend = stack.enter_context(make_backend())
+            self._questions = Questions(self.backend.inbox, self.backend.answer_all)
             self._held = stack.pop_all()
 
     def start(self, ended: Callable[[BaseException | None], None]) -> None:
@@ -130,20 +128,7 @@ class LoopThread:
         self.check_process()
         if threading.current_thread() is self._thread:
             return question()
-        answer: futures.Future[T] = futures.Future()
-
-        def call() -> None:
-            try:
-                answer.set_result(question())
-            except BaseException as error:
-                answer.set_exception(error)
-
-        with self._lock:
-            if self._is_over:
-                call()
-            else:
-                self.backend.inbox.put(Ask(call))
-        return answer.result()
+        return self._questions.ask(question)
 
     def observe(self, record: Record) -> None:
         """Call a record for each turn from now on, too."""
@@ -151,7 +136,7 @@ class LoopThread:
 
     def on_event(self, event: Request | HostChange) -> None:
         """Apply an event, in a function that `ask` calls; no effect after the end."""
-        if not self._is_over:
+        if not self._questions.is_over:
             self.backend.on_event(event)
 
     def call_back(self, calls: Callable[[], None]) -> None:
@@ -169,9 +154,7 @@ class LoopThread:
                 run(self._scheduler, self.backend, self.state, self._record, self._opened)
         except BaseException as failed:
             error = failed
-        with self._lock:
-            self._is_over = True
-            self.backend.answer_all()
+        self._questions.end()
         try:
             ended(error)
         finally:  # It also calls code of notebooks.

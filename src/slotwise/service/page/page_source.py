@@ -421,9 +421,7 @@ class CoreSource:
         return None
 
 
-def add_etas(
-    found: PageSnapshot, etas: Callable[[Iterable[str]], Mapping[str, Eta]]
-) -> None:
+def add_etas(found: PageSnapshot, etas: Callable[[Iterable[str]], Mapping[str, Eta]]) -> None:
     """Add when the open jobs of users start and end; `etas` has forecasts in Unix seconds.
 
     Whole seconds, so that few of them change between two snapshots.
