@@ -11,7 +11,7 @@ from slotwise.core.errors import InputError, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.pools import Pool, PoolTree, check_fits, pools_of
 from slotwise.forecast.picture import Change
-from slotwise.sessions.changes import check_allocator
+from slotwise.sessions.changes import check_session_scheduler
 from slotwise.sessions.intake import SessionCore
 
 
@@ -34,7 +34,7 @@ def change_of(core: SessionCore, jobs: Sequence[Job], asked: Asked) -> Change:
     if not jobs and asked.is_nothing:
         raise InputError("nothing would change; give a job, or other pools, scheduler or hosts")
     if asked.scheduler is not None:
-        check_allocator(asked.scheduler)
+        check_session_scheduler(asked.scheduler)
     if isinstance(asked.without_hosts, str):
         raise InputError(f"without_hosts is {asked.without_hosts!r}; give a list of names")
     hosts = tuple(hosts_of(asked.hosts))
