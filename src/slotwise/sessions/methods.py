@@ -10,7 +10,6 @@ from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
 
 from slotwise.core.cluster import Host
 from slotwise.core.errors import check_whole
-from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
 from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.insight.explanation import Explanation
@@ -283,7 +282,7 @@ class SessionMethods(ABC):
         self,
         job: Entry | Mapping[str, Any] | str | Sequence[str] | None = None,
         *,
-        pools: Mapping[str, Any] = NOTHING,
+        pools: Mapping[str, Any] | None = None,
         scheduler: str | None = None,
         hosts: Iterable[Host | Mapping[str, Any]] | Mapping[str, Any] = (),
         without_hosts: Sequence[str] = (),
@@ -304,7 +303,7 @@ class SessionMethods(ABC):
         InputError if nothing would change, or for what the session could not have.
         """
         self._intake.check_open(had_waited=False)
-        asked = Asked(pools, scheduler, hosts, without_hosts)
+        asked = Asked(pools or {}, scheduler, hosts, without_hosts)
         if isinstance(job, str | Sequence):
             job = slotwise_command(job, id="new")
         elif isinstance(job, Mapping):
