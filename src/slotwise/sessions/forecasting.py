@@ -67,7 +67,7 @@ class Forecasts:
         self._changed = threading.Condition()
         self._etas: Mapping[str, Eta] = {}
         self._at = -1.0
-        self._is_closed = self._is_wanted = False
+        self._is_closed, self._is_wanted = False, True  # The first one is of what is present.
         self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
         self._cost, self._written = 0.0, time.monotonic()
         self._forecaster = Forecaster(loop.ask(lambda: loop.state.cluster))

@@ -56,6 +56,8 @@ def jobs_json(engine: Engine, records: Sequence[StoredJob]) -> list[dict[str, An
     for row in rows:
         eta = None if row["held"] else etas.get(row["id"])
         row["eta"] = None if eta is None else eta.to_plain()
+        if eta is not None and row["begun"] is not None:  # Since the forecast.
+            row["eta"]["start"] = None
     return rows
 
 

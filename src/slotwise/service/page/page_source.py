@@ -430,7 +430,8 @@ def add_etas(found: PageSnapshot, etas: Callable[[Iterable[str]], Mapping[str, E
     known = etas(row["id"] for row in rows if row["state"] != "held")
     for row in rows:
         if eta := known.get(row["id"]):
-            row["eta"] = {"start": eta.start and _ends(eta.start), "end": _ends(eta.end)}
+            start = None if row["state"] == "running" else eta.start
+            row["eta"] = {"start": start and _ends(start), "end": _ends(eta.end)}
 
 
 def _ends(found: Range) -> dict[str, int | None]:
