@@ -35,55 +35,59 @@ from slotwise.policy.scheduler import ESTIMATING, make_scheduler
 TABLE = Path(__file__).parents[2] / "docs" / "why-it-waits.md"
 
 
-OF_JOB = ("after_each", "retry_delay", "time_requested")
-
-
 class Live:
     """A state that a scheduler has settled, as it is between two turns of the loop."""
 
     def __init__(
         self,
-        jobs: Sequence[Job],
-        hosts: Sequence[Host] | int,
+        *jobs: Job,
+        on: Sequence[Host] | int = 1,
         pools: Sequence[Pool] = (),
-        scheduler: str = "fair",
+        by: str = "fair",
         objective: Objective | None = None,
         **options: Any,
     ) -> None:
-        cluster = Cluster.of_slots(hosts) if isinstance(hosts, int) else Cluster(tuple(hosts))
-        self.state, self.name = State(cluster, pools), scheduler
+        cluster = Cluster.of_slots(on) if isinstance(on, int) else Cluster(tuple(on))
+        self.state, self.name = State(cluster, pools), by
         self.objective = objective or Objective()
-        if scheduler in ESTIMATING:
+        if by in ESTIMATING:
             self.state.expect_estimates()
-        self._scheduler = make_scheduler(scheduler, objective=self.objective, **options)
-        self.turn(0.0, *(JobArrived(0.0, job) for job in jobs))
+        self._scheduler = make_scheduler(by, objective=self.objective, **options)
+        self.state.at(0.0)
+        self.turn(*map(arrives, jobs))
 
-    def turn(self, now: float, *events: Event) -> Live:
+    def turn(self, *events: Event) -> Live:
         """Apply events and decide until nothing more is decided."""
-        self.state.at(now)
-        for event in events:
-            self.state.apply(event)
+        self.only(*events)
         while decisions := self._scheduler.decide(self.state):
-            for decision in decisions:
-                self.state.apply(decision)
+            self.only(*decisions)
         return self
 
-    def why(self, job: str) -> WhyWaiting:
+    def only(self, *steps: Any) -> Live:
+        """Apply events and decisions, and decide nothing."""
+        for step in steps:
+            self.state.apply(step)
+        return self
+
+    def why(self, job: str = "it") -> WhyWaiting:
         """Why a job waits."""
         return why_waiting(self.state, job, self.name, self.objective)
 
 
+OF_JOB = ("after", "after_each", "retry_delay", "time_requested")
+"""The keys of a job; others are those of its phase."""
+
+
 def job(name: str, count: int = 1, pool: str = "default", work: float = 9.0, **of: Any) -> Job:
-    """A job of one phase; `after` and others of a phase by their names."""
+    """A job of one phase."""
     of_job = {key: of.pop(key) for key in OF_JOB if key in of}
-    after = of.pop("before", ())
     phase = Phase("run", Tasks(count, work, blocks=of.pop("blocks", ())), **of)
-    return Job(name, (phase,), pool=pool, after=frozenset(after), **of_job)
+    return Job(name, (phase,), pool=pool, **of_job)
 
 
-def phase(name: str) -> PhaseId:
-    """The phase of such a job."""
-    return PhaseId(name, "run")
+def arrives(one: Job) -> JobArrived:
+    """A job arrives."""
+    return JobArrived(0.0, one)
 
 
 def slots(name: str, count: int, **resources: Any) -> Host:
@@ -91,258 +95,145 @@ def slots(name: str, count: int, **resources: Any) -> Host:
     return Host(name, {"task": count}, resources=resources)
 
 
-def failed(name: str, task: int = 0, attempt: int = 1, at: float = 1.0) -> TaskFailed:
-    """An attempt fails."""
-    return TaskFailed(at, phase(name), task, attempt, "broken")
+def failed(name: str, attempt: int = 1, **of: Any) -> TaskFailed:
+    """An attempt of the first task of a job fails."""
+    return TaskFailed(0.0, PhaseId(name, "run"), 0, attempt, "broken", **of)
 
 
-def removed(name: str, host: str) -> tuple[Event, Event]:
-    """A host leaves, on which the first task of a job runs."""
-    return TaskFailed(0.0, phase(name), 0, 1, "lost", lost=True), HostRemoved(0.0, host)
+def removed(host: str) -> HostRemoved:
+    """A host leaves."""
+    return HostRemoved(0.0, host)
 
 
-def after_a_stop() -> Live:
-    """A task of a was killed for x, for which its slot is reserved."""
-    live = Live([job("a", 2, "y")], 2, [Pool("x"), Pool("y")])
-    live.turn(0.0, JobArrived(0.0, job("b", 1, "x", slots=2)))
-    killed = Preempt(phase("a"), 0, 1, "cluster", None, "x"), TaskKilled(0.0, phase("a"), 0, 1)
-    return of_one_turn(live, *killed, Reallocate({phase("a"): 2.0}, 9.0))
-
-
-def of_one_turn(live: Live, *steps: Any) -> Live:
-    """Apply events and decisions that no scheduler here would choose."""
-    for step in steps:
-        live.state.apply(step)
-    return live
-
-
-def hosts_failed() -> Live:
-    """Three failures in a row on the only host with a free slot."""
-    live = Live([job("a", 9), job("b")], [slots("h1", 1), slots("h2", 1)])
-    for attempt in (1, 2, 3):
-        live.turn(float(attempt), failed("a", 0, attempt, float(attempt)))
-    return live
-
-
-GPU = {"gpu": 1}
+A, B, IT = PhaseId("a", "run"), job("b"), PhaseId("it", "run")
+ENDS = TaskFinished(0.0, A, 0, 1, 1.0)
+X, Y = Pool("x"), Pool("y")
 TWO = [slots("h1", 1), slots("h2", 2)]
-WIDE = [slots("h", 2)]
-PHASES = (Phase("map", Tasks(1, 9.0)), Phase("end", Tasks(1, 1.0), after=frozenset({"map"})))
-GANG = job("g", 2, gang=True)
-GROWING = Job("a", (Phase("run", Tasks(1, 1.0), grows=True),))
-END_OF_TASK = TaskFinished(1.0, phase("a"), 0, 1, 1.0)
+ONES = [slots("h1", 1), slots("h2", 1)]
+DELAY: dict[str, Any] = {"assigner": "delay", "waits": (5.0, 5.0)}
+AFTER_MAP = Phase("end", Tasks(1, 1.0), after=frozenset({"map"}))
+PHASES = Job("it", (Phase("map", Tasks(1, 9.0)), AFTER_MAP))
+GROWS = job("it", grows=True)
+MAP_ENDS = TaskFinished(0.0, PhaseId("it", "map"), 0, 1, 1.0)
+STOPPED = Preempt(IT, 0, 1, "cluster", None, "x"), TaskKilled(0.0, IT, 0, 1)
+STOPS = Preempt(IT, 0, 1, "cluster", 9.0, "y")
+SHORT, NEXT, TOO_LONG = (
+    job("a", time_requested=9.0),
+    job("b", slots=2, time_requested=9.0),
+    job("it", time_requested=99.0),
+)
+ONE, BOTH = {"gpu": 1}, {"gpu": 2}
 
-CASES: dict[Reason, tuple[Callable[[], Live], str, str]] = {
-    Reason.JOBS_BEFORE: (
-        lambda: Live([job("a"), job("b", before=["a"])], 1),
-        "b",
-        "the end of job a",
+STATES: dict[str, Callable[[], Live]] = {
+    "jobs_before": lambda: Live(job("a"), job("it", after={"a"})),
+    "jobs_max": lambda: Live(
+        job("a", 1, "x"), job("it", 1, "x"), pools=[Pool("x", jobs_max=1)]
     ),
-    Reason.JOBS_MAX: (
-        lambda: Live([job("a", pool="x"), job("b", pool="x")], 2, [Pool("x", jobs_max=1)]),
-        "b",
-        "the end of job a, or jobs_max 2 of pool 'x'",
+    "phases_before": lambda: Live(PHASES),
+    "tasks_before": lambda: Live(job("a", 2), job("it", 2, after_each={"a"}), on=2).turn(ENDS),
+    "retry_delay": lambda: Live(job("it", retry_delay=30.0)).turn(failed("it")),
+    "no_host": lambda: Live(job("it", 2), on=[slots("h", 1)]).turn(removed("h")),
+    "host_absent": lambda: Live(job("it", 2, hosts={"h1"}), on=TWO).only(
+        failed("it", lost=True), removed("h1")
     ),
-    Reason.PHASES_BEFORE: (lambda: Live([Job("a", PHASES)], 1), "a", "the end of map"),
-    Reason.TASKS_BEFORE: (
-        lambda: Live([job("a", 2), job("b", 2, after_each=frozenset({"a"}))], 2).turn(
-            1.0, END_OF_TASK
-        ),
-        "b",
-        "the end of a task of job a",
+    "task_too_large": lambda: Live(job("it", 2, slots=2), on=TWO).turn(removed("h2")),
+    "gang_too_large": lambda: Live(job("a", 3), job("it", 3, gang=True), on=TWO).turn(
+        removed("h2")
     ),
-    Reason.RETRY_DELAY: (
-        lambda: Live([job("a", retry_delay=30.0)], 1).turn(1.0, failed("a")),
-        "a",
-        "a shorter retry_delay",
+    "gang_stops": lambda: Live(job("it", 2, gang=True), on=2).only(failed("it")),
+    "gang_exceeds_pool": lambda: Live(
+        job("a", 1, "x"), job("it", 2, "x", gang=True), on=4, pools=[Pool("x", slots_max=2)]
     ),
-    Reason.NO_HOST: (
-        lambda: Live([job("a", 2)], [slots("h", 1)]).turn(1.0, HostRemoved(1.0, "h")),
-        "a",
-        "a host with slots of kind 'task'",
+    "gang_slots": lambda: Live(job("a"), job("it", 2, gang=True), on=2),
+    "phase_slots_max": lambda: Live(job("it", 3, slots_max=1), on=2),
+    "pool_slots_max": lambda: Live(job("it", 9, "x"), on=9, pools=[Pool("x", slots_max=4)]),
+    "pool_closed": lambda: Live(job("it", 2, "x"), pools=[Pool("x", 0.0)]),
+    "resource": lambda: Live(
+        job("a", resources=ONE), job("it", resources=ONE), on=[slots("h", 3, gpu=1)]
     ),
-    Reason.HOST_ABSENT: (
-        lambda: of_one_turn(Live([job("a", 2, hosts={"h1"})], TWO), *removed("a", "h1")),
-        "a",
-        "host h1",
+    "host_kept": lambda: Live(
+        *(job("a", resources=ONE), job("b", resources=BOTH), job("it", resources=ONE)),
+        on=[slots("h", 4, gpu=2)],
     ),
-    Reason.TASK_TOO_LARGE: (
-        lambda: Live([job("a", 2, slots=2)], TWO).turn(1.0, HostRemoved(1.0, "h2")),
-        "a",
-        "a host with 2 slots",
+    "slots_on_one_host": lambda: Live(job("a"), job("it", slots=2), on=[slots("h", 2)]),
+    "slot_of_host": lambda: Live(job("a", hosts={"h1"}), job("it", hosts={"h1"}), on=TWO),
+    "locality": lambda: Live(job("a"), job("it", blocks=[Block({"h1"})]), on=TWO, **DELAY),
+    "hosts_avoided": lambda: (
+        Live(job("it", 9), B, on=ONES)
+        .turn(failed("it"))
+        .turn(failed("it", 2))
+        .turn(failed("it", 3))
     ),
-    Reason.GANG_TOO_LARGE: (
-        lambda: Live([job("b", 3), job("g", 3, gang=True)], TWO).turn(
-            1.0, HostRemoved(1.0, "h2")
-        ),
-        "g",
-        "hosts for 2 tasks more",
+    "next_allocation": lambda: Live(job("a", 9), on=2, rest_seconds=5.0).only(
+        arrives(job("it"))
     ),
-    Reason.GANG_STOPS: (
-        lambda: of_one_turn(Live([GANG], 2), failed("g")),
-        "g",
-        "the end of its running tasks",
+    "served_later": lambda: Live(
+        job("a", 1, "x", 1.0), job("it", 1, "y"), pools=[X, Y], by="flex"
     ),
-    Reason.GANG_EXCEEDS_POOL: (
-        lambda: Live(
-            [job("a", pool="x"), job("g", 2, "x", gang=True)], 4, [Pool("x", slots_max=2)]
-        ),
-        "g",
-        "slots_max 3 of pool 'x'",
+    "backfilling": lambda: Live(SHORT, NEXT, TOO_LONG, on=2, by="easy"),
+    "slots_held": lambda: Live(job("a", 2), on=2).turn(arrives(job("it"))),
+    "slots_reserved": lambda: (
+        Live(job("it", 2, "y"), on=2, pools=[X, Y])
+        .turn(arrives(job("b", 1, "x", slots=2)))
+        .only(*STOPPED, Reallocate({IT: 2.0}, 9.0))
     ),
-    Reason.GANG_SLOTS: (
-        lambda: Live([job("a"), GANG], 2),
-        "g",
-        "free slots for 1 task more",
+    "part_of_a_slot": lambda: Live(job("a", 2), job("it", 2)),
+    "share_held": lambda: Live(job("a", 9), job("it", 9), on=2),
+    "above_share": lambda: Live(job("it", 9), on=4).turn(arrives(job("b", 9))),
+    "stopping": lambda: (
+        Live(job("it", 9, "x"), on=4, pools=[X, Y]).turn(arrives(job("b", 9, "y"))).only(STOPS)
     ),
-    Reason.PHASE_SLOTS_MAX: (
-        lambda: Live([job("a", 3, slots_max=1)], 2),
-        "a",
-        "a slots_max of 2 for its phase",
-    ),
-    Reason.POOL_SLOTS_MAX: (
-        lambda: Live([job("a", 9, "x")], 9, [Pool("x", slots_max=4)]),
-        "a",
-        "slots_max 5 of pool 'x'",
-    ),
-    Reason.POOL_CLOSED: (
-        lambda: Live([job("a", 2, "x")], 2, [Pool("x", 0.0)]),
-        "a",
-        "weight 1 of pool 'x'",
-    ),
-    Reason.RESOURCE: (
-        lambda: Live(
-            [job("a", resources=GPU), job("b", resources=GPU)], [slots("h", 3, **GPU)]
-        ),
-        "b",
-        "gpu 1 on one host beside a free slot",
-    ),
-    Reason.HOST_KEPT: (
-        lambda: Live(
-            [
-                job("a", resources={"gpu": 1}),
-                job("b", resources={"gpu": 2}),
-                job("c", resources={"gpu": 1}),
-            ],
-            [slots("h", 4, gpu=2)],
-        ),
-        "c",
-        "the start or the end of job b",
-    ),
-    Reason.SLOTS_ON_ONE_HOST: (
-        lambda: Live([job("a"), job("b", slots=2)], WIDE),
-        "b",
-        "1 more slot on one host",
-    ),
-    Reason.SLOT_OF_HOST: (
-        lambda: Live([job("a", hosts={"h1"}), job("b", hosts={"h1"})], TWO),
-        "b",
-        "a free slot of host h1",
-    ),
-    Reason.LOCALITY: (
-        lambda: Live(
-            [job("a"), job("b", blocks=(Block({"h1"}),))],
-            TWO,
-            assigner="delay",
-            waits=(5.0, 5.0),
-        ),
-        "b",
-        "a free slot near its input",
-    ),
-    Reason.HOSTS_AVOIDED: (hosts_failed, "a", "a free slot of another host"),
-    Reason.NEXT_ALLOCATION: (
-        lambda: of_one_turn(
-            Live([job("a", 9)], 2, rest_seconds=5.0), JobArrived(0.0, job("b"))
-        ),
-        "b",
-        "the next allocation",
-    ),
-    Reason.SERVED_LATER: (
-        lambda: Live(
-            [job("a", 1, "x", 1.0), job("b", 1, "y")], 1, [Pool("x"), Pool("y")], "flex"
-        ),
-        "b",
-        "slots_min 1 of pool 'y'",
-    ),
-    Reason.BACKFILLING: (
-        lambda: Live(
-            [
-                job("a", time_requested=9.0),
-                job("b", slots=2, time_requested=9.0),
-                job("c", time_requested=99.0),
-            ],
-            2,
-            scheduler="easy",
-        ),
-        "c",
-        "a shorter time_requested",
-    ),
-    Reason.SLOTS_HELD: (
-        lambda: Live([job("a", 2)], 2).turn(1.0, JobArrived(1.0, job("b"))),
-        "b",
-        "a free slot",
-    ),
-    Reason.SLOTS_RESERVED: (after_a_stop, "a", "a free slot beside them"),
-    Reason.PART_OF_A_SLOT: (
-        lambda: Live([job("a", 2), job("b", 2)], 1),
-        "b",
-        "its turn, or a larger weight",
-    ),
-    Reason.SHARE_HELD: (
-        lambda: Live([job("a", 9), job("b", 9)], 2),
-        "b",
-        "a larger weight",
-    ),
-    Reason.ABOVE_SHARE: (
-        lambda: Live([job("a", 9)], 4).turn(1.0, JobArrived(1.0, job("b", 9))),
-        "a",
-        "",
-    ),
-    Reason.STOPPING: (
-        lambda: of_one_turn(
-            Live([job("a", 9, "x")], 4, [Pool("x"), Pool("y")]).turn(
-                1.0, JobArrived(1.0, job("b", 9, "y"))
-            ),
-            Preempt(phase("a"), 0, 1, "cluster", 9.0, "y"),
-        ),
-        "a",
-        "",
-    ),
-    Reason.QUEUED: (
-        lambda: Live([job("a", work=1.0), job("b")], 1, scheduler="dmrs"),
-        "b",
-        "the end of a running task",
-    ),
-    Reason.IN_NO_QUEUE: (
-        lambda: of_one_turn(
-            Live([job("a", 2)], TWO, scheduler="dmrs"), JobArrived(1.0, job("b"))
-        ),
-        "b",
-        "the return of a host",
-    ),
-    Reason.ALL_RUN: (lambda: Live([job("a")], 2), "a", ""),
-    Reason.MORE_MAY_COME: (lambda: Live([GROWING], 1).turn(1.0, END_OF_TASK), "a", ""),
-    Reason.DONE: (
-        lambda: Live([Job("a", PHASES)], 1).turn(
-            1.0, TaskFinished(1.0, PhaseId("a", "map"), 0, 1, 1.0)
-        ),
-        "a/map",
-        "",
-    ),
+    "queued": lambda: Live(job("a", work=1.0), job("it"), by="dmrs"),
+    "in_no_queue": lambda: Live(job("a", 2), on=TWO, by="dmrs").only(arrives(job("it"))),
+    "all_run": lambda: Live(job("it"), on=2),
+    "more_may_come": lambda: Live(GROWS).turn(TaskFinished(0.0, IT, 0, 1, 1.0)),
+    "done": lambda: Live(PHASES).turn(MAP_ENDS),
+}
+"""Of each reason that a state can have, a state in which it is that of job `it`."""
+
+REMEDIES = {
+    "jobs_before": "the end of job a",
+    "jobs_max": "the end of job a, or jobs_max 2 of pool 'x'",
+    "phases_before": "the end of map",
+    "tasks_before": "the end of a task of job a",
+    "retry_delay": "a shorter retry_delay",
+    "no_host": "a host with slots of kind 'task'",
+    "host_absent": "host h1",
+    "task_too_large": "a host with 2 slots",
+    "gang_too_large": "hosts for 2 tasks more",
+    "gang_stops": "the end of its running tasks",
+    "gang_exceeds_pool": "slots_max 3 of pool 'x'",
+    "gang_slots": "free slots for 1 task more",
+    "phase_slots_max": "a slots_max of 2 for its phase",
+    "pool_slots_max": "slots_max 5 of pool 'x'",
+    "pool_closed": "weight 1 of pool 'x'",
+    "resource": "gpu 1 on one host beside a free slot",
+    "host_kept": "the start or the end of job b",
+    "slots_on_one_host": "1 more slot on one host",
+    "slot_of_host": "a free slot of host h1",
+    "locality": "a free slot near its input",
+    "hosts_avoided": "a free slot of another host",
+    "next_allocation": "the next allocation",
+    "served_later": "slots_min 1 of pool 'y'",
+    "backfilling": "a shorter time_requested",
+    "slots_held": "a free slot",
+    "slots_reserved": "a free slot beside them",
+    "part_of_a_slot": "its turn, or a larger weight",
+    "share_held": "a larger weight",
+    "queued": "the end of a running task",
+    "in_no_queue": "the return of a host",
 }
 
 
-@pytest.mark.parametrize("reason", CASES, ids=str)
-def test_each_reason_has_its_remedy(reason: Reason) -> None:
+@pytest.mark.parametrize("code", STATES)
+def test_each_reason_has_its_remedy(code: str) -> None:
     """In a state between two turns, as `explain` reads it."""
-    made, name, remedy = CASES[reason]
-    live, (of_job, _, of_phase) = made(), name.partition("/")
-    if of_phase:  # A job with such a phase has another one that waits or runs.
-        found = why_now(live.state, live.state.phase(PhaseId(of_job, of_phase)), live.name)
-        assert (found.code, found.remedy) == (reason, remedy)
-        return
-    why = live.why(name)
-    assert (why.reason, why.remedy) == (reason, remedy), why.sentence
+    live = STATES[code]()
+    if code == "done":  # A job with such a phase has another one that waits or runs.
+        assert why_now(live.state, live.state.phase(PhaseId("it", "map")), "fair").code == code
+    else:
+        why = live.why()
+        assert (why.reason, why.remedy) == (code, REMEDIES.get(code, "")), why.sentence
 
 
 def test_the_table_has_each_reason() -> None:
@@ -350,52 +241,32 @@ def test_the_table_has_each_reason() -> None:
     rows = re.findall(r"^\| `(\w+)` \|([^|]+)\|([^|]+)\|$", TABLE.read_text(), re.M)
     assert [code for code, *_ in rows] == [str(one) for one in Reason]
     assert all(sentence.strip() and remedy.strip() for _, sentence, remedy in rows)
-    of_sessions = {Reason.HELD, Reason.NOT_ARRIVED, Reason.CALLS_BEFORE}
-    assert CASES.keys() | of_sessions == set(Reason)
+    assert STATES.keys() | {"held", "not_arrived", "calls_before"} == set(Reason)
 
 
-POOLS = [Pool("x"), Pool("y")]
-
-CHANGES: dict[str, tuple[Callable[[], Live], str, Event]] = {
-    "slots_max": (
-        CASES[Reason.POOL_SLOTS_MAX][0],
-        "a",
-        PoolsChanged(1.0, (Pool("x", slots_max=5),)),
-    ),
-    "slots_max of a gang": (
-        CASES[Reason.GANG_EXCEEDS_POOL][0],
-        "g",
-        PoolsChanged(1.0, (Pool("x", slots_max=3),)),
-    ),
-    "jobs_max": (CASES[Reason.JOBS_MAX][0], "b", PoolsChanged(1.0, (Pool("x", jobs_max=2),))),
-    "weight": (CASES[Reason.POOL_CLOSED][0], "a", PoolsChanged(1.0, (Pool("x", 1.0),))),
-    "a host": (
-        CASES[Reason.TASK_TOO_LARGE][0],
-        "a",
-        HostAdded(1.0, slots("h3", 2)),
-    ),
-    "a free slot": (CASES[Reason.SLOTS_HELD][0], "b", END_OF_TASK),
-    "more slots on one host": (CASES[Reason.SLOTS_ON_ONE_HOST][0], "b", END_OF_TASK),
-    "slots for a gang": (CASES[Reason.GANG_SLOTS][0], "g", END_OF_TASK),
-    "the end of a job": (CASES[Reason.JOBS_BEFORE][0], "b", END_OF_TASK),
-    "a resource": (CASES[Reason.RESOURCE][0], "b", END_OF_TASK),
+CHANGES = {
+    "pool_slots_max": PoolsChanged(0.0, (Pool("x", slots_max=5),)),
+    "gang_exceeds_pool": PoolsChanged(0.0, (Pool("x", slots_max=3),)),
+    "pool_closed": PoolsChanged(0.0, (Pool("x", 1.0),)),
+    "task_too_large": HostAdded(0.0, slots("h3", 2)),
+    **dict.fromkeys(("jobs_max", "slots_held", "slots_on_one_host", "gang_slots"), ENDS),
+    **dict.fromkeys(("jobs_before", "resource"), ENDS),
 }
 
 
-@pytest.mark.parametrize("remedy", CHANGES)
-def test_a_remedy_starts_a_task(remedy: str) -> None:
+@pytest.mark.parametrize("code", CHANGES)
+def test_a_remedy_starts_a_task(code: str) -> None:
     """At once, by the decisions of the scheduler."""
-    made, name, change = CHANGES[remedy]
-    live = made()
-    before = len(live.state.attempts_of(name))
-    live.turn(1.0, change)
-    assert len(live.state.attempts_of(name)) > before
+    live = STATES[code]()
+    before = len(live.state.attempts_of("it"))
+    live.turn(CHANGES[code])
+    assert len(live.state.attempts_of("it")) > before
 
 
 def test_a_job_whose_tasks_all_run_is_not_above_its_share() -> None:
     """Others are allocated its slot, but there is nothing more that it could get."""
-    live = Live([job("a", 1, "x"), job("b", 9, "y")], 1, [Pool("x"), Pool("y")], "flex")
-    assert live.turn(1.0, JobArrived(1.0, job("c", 1, "y", 0.1))).why("a").reason == "all_run"
+    live = Live(job("it", 1, "x"), job("b", 9, "y"), pools=[X, Y], by="flex")
+    assert live.turn(arrives(job("c", 1, "y", 0.1))).why().reason == "all_run"
 
 
 ORDERED = {
@@ -411,8 +282,7 @@ ORDERED = {
 def test_the_position_is_that_in_the_order_of_the_scheduler(name: str) -> None:
     """One job runs on the only slot; of those that wait, those before a job are named."""
     jobs = [job("long", 2, work=90.0), job("short", 1, work=2.0), job("late", 2, work=3.0)]
-    live = Live([job("runs", work=1.0)], 1, scheduler=name)
-    live.turn(0.5, *(JobArrived(0.5, one) for one in jobs))
+    live = Live(job("runs", work=1.0), by=name).turn(*map(arrives, jobs))
     order, pool, expected = ORDERED[name]
     found = {one.job: one for one in map(live.why, expected)}
     assert [found[one].position for one in expected] == [1, 2, 3]
@@ -425,7 +295,7 @@ def test_under_an_objective_with_deadlines_the_order_is_that_of_its_plan() -> No
     """The job with the first deadline comes first, although it arrives last."""
     due = [Job(name, (Phase("run", Tasks(1, 9.0)),), deadline=at) for name, at in DUE.items()]
     objective = Objective("tardiness", "max")
-    live = Live(due, 1, scheduler="flex", objective=objective)
+    live = Live(*due, by="flex", objective=objective)
     assert [live.why(name).position for name in ("next", "last")] == [1, 2]
     assert live.why("last").order == "deadline"
 
@@ -435,15 +305,14 @@ DUE = {"last": 90.0, "next": 19.0, "runs": 10.0}
 
 def test_pools_above_their_shares_are_named() -> None:
     """Pool x came first and holds all slots; y has a right to half of them."""
-    live = Live([job("a", 9, "x")], 4, POOLS).turn(1.0, JobArrived(1.0, job("b", 9, "y")))
-    why = live.why("b")
+    why = Live(job("a", 9, "x"), on=4, pools=[X, Y]).turn(arrives(job("it", 9, "y"))).why()
     assert [(one.pool, one.held, one.share) for one in why.above] == [("x", 4, 2.0)]
     assert "above its share is x holds 4 of 2" in why.in_words(1.0)
 
 
 def test_it_is_one_sentence_and_survives_json() -> None:
     """With its place, the job before it, the remedy, and the forecast of its start."""
-    live = Live([job("a"), job("b"), job("c")], 1, scheduler="fifo")
+    live = Live(job("a"), job("b"), job("c"), by="fifo")
     found = explain_now(live.state, "c", "default", "fifo", Objective())
     assert found.waiting is not None
     why = replace(found.waiting, start=(61.0, 70.0, inf))
