@@ -57,34 +57,19 @@ class Reason(StrEnum):
     DONE = "done"
 
 
-class ServingOrder(StrEnum):
-    """The rule by which a scheduler orders the jobs that wait."""
-
-    SHARES = "shares"
-    PRIORITY = "priority and arrival"
-    COST = "cost"
-    DEADLINE = "deadline"
-    SERVICE = "attained service"
-    VIRTUAL_TIME = "virtual time"
-    BACKFILLING = "backfilling"
-    ALLOCATION = "allocation"
-    QUEUES = "queues"
-    ADMISSION = "admission"
-
-
-ORDERS: Mapping[ServingOrder, str] = {
-    ServingOrder.SHARES: "the least part of their shares held first",
-    ServingOrder.PRIORITY: "by priority, then by arrival",
-    ServingOrder.COST: "the least work for its weight first",
-    ServingOrder.DEADLINE: "by what completing later costs",
-    ServingOrder.SERVICE: "the least attained service first",
-    ServingOrder.VIRTUAL_TIME: "the earliest virtual finish first",
-    ServingOrder.BACKFILLING: "by priority, then by arrival, but for backfilling",
-    ServingOrder.ALLOCATION: "in the order of the allocation",
-    ServingOrder.QUEUES: "as they were planned",
-    ServingOrder.ADMISSION: "in the order of admission",
+ORDERS: Mapping[str, str] = {
+    "shares": "the least part of their shares held first",
+    "priority and arrival": "by priority, then by arrival",
+    "cost": "the least work for its weight first",
+    "deadline": "by what completing later costs",
+    "attained service": "the least attained service first",
+    "virtual time": "the earliest virtual finish first",
+    "backfilling": "by priority, then by arrival, but for backfilling",
+    "allocation": "in the order of the allocation",
+    "queues": "as they were planned",
+    "admission": "in the order of admission",
 }
-"""Each rule in words."""
+"""The rules by which schedulers order the jobs that wait, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +100,12 @@ class AboveShare:
 class WhyWaiting:
     """Why a job waits, or holds no more slots, at an instant.
 
-    reason    the code of the reason; `sentence` has it in words
+    reason    the code of the reason, one of `Reason`; `sentence` has it in words
     remedy    what would start a task of it now: "a free slot"; empty if nothing would
     lacks     the host or resource that is missing, if it is one; else empty
     position  its number among the `waiting` jobs of the `pool`, or of all if that is empty;
               None if it does not wait for slots, or holds some
-    order     the rule by which these are ordered, or empty
+    order     the rule by which these are ordered, a key of `ORDERS`, or empty
     ahead     the jobs that are served right before it, the last one next to it; also those that
               run and have more tasks
     above     the pools that hold more than their shares
@@ -129,14 +114,14 @@ class WhyWaiting:
     """
 
     job: str
-    reason: Reason
+    reason: str
     sentence: str
     remedy: str = ""
     lacks: str = ""
     pool: str = ""
     position: int | None = None
     waiting: int = 0
-    order: ServingOrder | str = ""
+    order: str = ""
     ahead: tuple[str, ...] = ()
     above: tuple[AboveShare, ...] = ()
     start: Instants | None = None
@@ -147,10 +132,8 @@ class WhyWaiting:
         known = {one.name: plain[one.name] for one in fields(cls) if one.name in plain}
         known["above"] = tuple(AboveShare(**one) for one in plain.get("above", ()))
         known["ahead"] = tuple(plain.get("ahead", ()))
-        start = plain.get("start")
-        known["start"] = start and tuple(inf if at is None else at for at in start)
-        known["reason"] = Reason(plain["reason"])
-        known["order"] = ServingOrder(plain["order"]) if plain.get("order") else ""
+        if start := plain.get("start"):
+            known["start"] = tuple(inf if at is None else at for at in start)
         return cls(**known)
 
     def in_words(self, now: float) -> str:
@@ -160,7 +143,9 @@ class WhyWaiting:
             where = f" in pool {self.pool}" if self.pool else ""
             place = f"it is number {self.position} of {self.waiting} that wait{where}"
             if self.ahead:
-                place += f", after {', '.join(self.ahead)} ({ORDERS[ServingOrder(self.order)]})"
+                place += (
+                    f", after {', '.join(self.ahead)} ({ORDERS.get(self.order, self.order)})"
+                )
             parts.insert(0, place)
         if self.above:
             held = (f"{one.pool} holds {one.held} of {one.share:.4g}" for one in self.above)

@@ -11,7 +11,7 @@ from slotwise.core.pool_state import path_to
 from slotwise.core.state import State
 from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import Explanation
-from slotwise.insight.reasons import AboveShare, ServingOrder, WhyWaiting
+from slotwise.insight.reasons import AboveShare, WhyWaiting
 from slotwise.insight.why import could_start, rounded_up, why_now
 from slotwise.policy.allocator import is_in_order, reads_finish, reads_service
 from slotwise.policy.claims import all_claims
@@ -50,18 +50,18 @@ def why_waiting(state: State, job: str, scheduler: str, objective: Objective) ->
     if job in state.awaiting_jobs:
         return why
     if job in state.awaiting_admission:
-        return _placed(why, state.awaiting_admission, ServingOrder.ADMISSION)
+        return _placed(why, state.awaiting_admission, "admission")
     if not could_start(phase) or not state.capacity(phase.slot_kind):
         return why
     if scheduler in QUEUEINGS:
         left = [one for one in state.queues.jobs if _waits(state, one) or one == job]
-        return _placed(why, left, ServingOrder.QUEUES)
+        return _placed(why, left, "queues")
     *_, whole_kind = path_to(phase.pool)
     is_queue = whole_kind.is_in_turn or scheduler in BACKFILLINGS
     group = whole_kind if is_queue else phase.pool
-    order, served = ServingOrder.PRIORITY, list(phases_below(group))
+    order, served = "priority and arrival", list(phases_below(group))
     if scheduler in BACKFILLINGS:
-        order = ServingOrder.BACKFILLING
+        order = "backfilling"
         served.sort(key=lambda one: (one.urgency, one.order))
     elif not group.is_in_turn:
         order, ranks = _ranks(state, phase.slot_kind, scheduler, objective)
@@ -93,7 +93,7 @@ def _waits(state: State, job: str) -> bool:
 def _placed(
     why: WhyWaiting,
     jobs: Sequence[str],
-    order: ServingOrder,
+    order: str,
     waiting: Sequence[str] | None = None,
 ) -> WhyWaiting:
     """With the position of the job among those that wait; `jobs` are in the order."""
@@ -107,27 +107,27 @@ def _placed(
 
 def _ranks(
     state: State, kind: str, scheduler: str, objective: Objective
-) -> tuple[ServingOrder, Mapping[PhaseState, int]]:
+) -> tuple[str, Mapping[PhaseState, int]]:
     """By what a scheduler orders the ready phases of a kind, and the place of each."""
     if scheduler == "fair":
-        return ServingOrder.SHARES, {}
+        return "shares", {}
     allocator = make_allocator(scheduler, objective)
     virtual = virtual_time(state) if reads_finish(allocator) else None
     ids, by_kind = all_claims(allocator, state, virtual)
-    claims, rule, places = by_kind[kind], ServingOrder.ALLOCATION, list[int]()
+    claims, rule, places = by_kind[kind], "allocation", list[int]()
     flex = allocator.flex if isinstance(allocator, AddOn) else allocator
     if reads_finish(allocator):
-        rule, keys = ServingOrder.VIRTUAL_TIME, claims.finish
+        rule, keys = "virtual time", claims.finish
         places = sorted(range(len(claims)), key=keys.__getitem__)
     elif reads_service(allocator):
-        rule, keys = ServingOrder.SERVICE, levels_of(claims)
+        rule, keys = "attained service", levels_of(claims)
         places = sorted(range(len(claims)), key=keys.__getitem__)
     elif is_in_order(flex) and (found := flex.order(claims)) is not None:
-        rule, places = ServingOrder.COST, found
+        rule, places = "cost", found
     elif isinstance(flex, Flex) and len(claims) <= SOLVED_MAX:
         budget = Budget(BUDGET_SECONDS / (STEP_SECONDS * len(claims)))
         _, solution = flex.solve(claims, budget)
         ends = solution.completion.tolist()
-        rule, places = ServingOrder.DEADLINE, sorted(range(len(ends)), key=ends.__getitem__)
+        rule, places = "deadline", sorted(range(len(ends)), key=ends.__getitem__)
     names = [ids[kind][number] for number in places]
     return rule, {state.phase(name): place for place, name in enumerate(names)}
