@@ -19,7 +19,6 @@ from slotwise.policy.flex import BUDGET_SECONDS, STEP_SECONDS, AddOn, Flex
 from slotwise.policy.las import levels_of
 from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS, make_allocator
 from slotwise.policy.search.budget import Budget
-from slotwise.policy.uwfq import virtual_time
 
 AHEAD_MAX = 3
 """The most jobs before a waiting one that are named."""
@@ -112,14 +111,15 @@ def _ranks(
     if scheduler == "fair":
         return "shares", {}
     allocator = make_allocator(scheduler, objective)
-    virtual = virtual_time(state) if reads_finish(allocator) else None
-    ids, by_kind = all_claims(allocator, state, virtual)
+    if reads_finish(allocator):
+        finish = state.virtual.finish if state.virtual else {}
+        last = max(finish.values(), default=0.0)  # Of those that came since it was computed.
+        ready = sorted(state.ready(kind), key=lambda one: finish.get(one.id.job, last))
+        return "virtual time", {phase: place for place, phase in enumerate(ready)}
+    ids, by_kind = all_claims(allocator, state)
     claims, rule, places = by_kind[kind], "allocation", list[int]()
     flex = allocator.flex if isinstance(allocator, AddOn) else allocator
-    if reads_finish(allocator):
-        rule, keys = "virtual time", claims.finish
-        places = sorted(range(len(claims)), key=keys.__getitem__)
-    elif reads_service(allocator):
+    if reads_service(allocator):
         rule, keys = "attained service", levels_of(claims)
         places = sorted(range(len(claims)), key=keys.__getitem__)
     elif is_in_order(flex) and (found := flex.order(claims)) is not None:

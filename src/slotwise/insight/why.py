@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from itertools import takewhile
+from itertools import islice
 from math import ceil
 
 from slotwise.core.errors import suggestion
@@ -29,6 +29,9 @@ from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS
 BLOCKED = "wait for the tasks that they continue"
 
 ORDINALS = {2: "second attempt", 3: "third attempt", 4: "fourth attempt"}
+
+FIRST_MAX = 100
+"""Up to which place a phase is advised a min share of its pool, which those before it get."""
 
 MAX_NAMES = 3
 """The maximum number of jobs that a sentence names."""
@@ -207,12 +210,12 @@ def _sooner(state: State, phase: PhaseState) -> str:
     pool, (*_, whole_kind) = phase.pool, path_to(phase.pool)
     if whole_kind.is_in_turn or pool.is_in_turn:
         return "a higher priority"
-    ahead = takewhile(lambda one: one is not phase, phases_below(pool))
-    least = pool.held + sum(one.pending * one.width for one in ahead) + phase.unit
-    most = min(pool.usable, state.capacity(phase.slot_kind))
-    is_possible = pool.min_share < least <= most
-    if is_possible and pool.held < whole_kind.held:  # Other pools hold slots.
-        return f"slots_min {least} of pool {pool.name!r}"
+    first = list(islice(phases_below(pool), FIRST_MAX))
+    if phase in first and pool.held < whole_kind.held:  # Other pools hold slots.
+        ahead = sum(one.pending * one.width for one in first[: first.index(phase)])
+        least = pool.held + ahead + phase.unit
+        if pool.min_share < least <= min(pool.usable, state.capacity(phase.slot_kind)):
+            return f"slots_min {least} of pool {pool.name!r}"
     return "a larger weight"
 
 
