@@ -13,7 +13,9 @@ from slotwise.core.errors import InputError
 from slotwise.workload.file import read_workload
 from slotwise.workload.text import parse_text, read_text
 
-OF_FILES = frozenset({"key", "hold", "no_restart", "user", "wait", "follow", "json", "server"})
+OF_FILES = frozenset(
+    {"key", "hold", "dry_run", "no_restart", "user", "wait", "follow", "json", "server"}
+)
 """The options of a submission that a workload file takes; the others are keys of its jobs."""
 
 TAKEN = ("slotwise", "start", "jobs")

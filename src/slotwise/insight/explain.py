@@ -134,7 +134,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         done=phase.done,
         allocated=None if is_queued else phase.allocated,
         most=phase.max_share,
-        why=why_now(state, phase, scheduler),
+        why=why_now(state, phase, scheduler).sentence,
         shares=tuple(_share(state, pool) for pool in path if pool.parent is not None),
         over=tuple(_share(state, pool) for pool in over if pool not in path),
         before=before,

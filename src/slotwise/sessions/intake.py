@@ -30,12 +30,14 @@ from slotwise.core.pools import PoolTree
 from slotwise.core.rates import Rates, estimate_rates
 from slotwise.forecast.eta import Eta
 from slotwise.insight.explanation import Explanation
+from slotwise.insight.reasons import Reason, WhyWaiting
 from slotwise.insight.report.session_table import (
     MAX_ROWS,
     SessionJob,
     SessionJobs,
     session_html,
 )
+from slotwise.insight.waiting import explain_now
 from slotwise.jobs.commands import ResultOf
 from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
@@ -274,6 +276,10 @@ class SessionCore:
             elif calls is not None or future.job in self.jobs:
                 self.inbox.put(JobCancelled(self.now, future.job))
 
+    def unused_now(self, name: str) -> str:
+        """A name that no job has that is not over; it is not counted as used."""
+        return name if self._job_of(name) is None else f"{name}-new"
+
     def _id_of(self, job: str | Future[Any], method: str) -> str:
         """The id of a job; of a call that waits for others empty, as it has no job yet."""
         if isinstance(job, Future):
@@ -312,22 +318,34 @@ class SessionCore:
         name = self._id_of(job, "explain")
 
         def explain() -> Explanation:
+            state, scheduler = self.state, self.loop.scheduler_name
+            if phases := state.phases_of(name):
+                pool = phases[0].job.pool
+                return explain_now(state, name, pool, scheduler, self.objective)
             found = self.views.explained(name)
-            if found.phases:
-                return found
             if not isinstance(job, Future) and not (name in self._calls or name in self.jobs):
                 raise InputError(
                     f"job {name!r} is not active; jobs() of the session lists the active jobs"
                 )
             is_waiting = isinstance(job, Future) and not name and not job.done()
             if is_waiting:
-                return replace(found, status="waits for the results of other calls")
+                status = "waits for the results of other calls"
+                remedy = "the end of the calls whose results it needs"
+                why = WhyWaiting(name, Reason.CALLS_BEFORE, f"it {status}", remedy)
+                return replace(found, status=status, waiting=why)
             if name in self._calls or name in self.jobs:
-                return replace(found, status="has not arrived yet")
+                status = "has not arrived yet"
+                why = WhyWaiting(name, Reason.NOT_ARRIVED, f"it {status}")
+                return replace(found, status=status, waiting=why)
             pool, status = self.views.ending(name)
             return replace(found, pool=pool, status=status)
 
-        return self.loop.ask(explain)
+        found = self.loop.ask(explain)
+        eta = self._forecasts.etas().get(name) if self._forecasts is not None else None
+        if found.waiting is None or eta is None or eta.start is None:
+            return found
+        start = eta.start.low, eta.start.median, eta.start.high
+        return replace(found, waiting=replace(found.waiting, start=start))
 
     def ask(self, question: Callable[[], T]) -> T:
         """Call a function in the thread of the loop: what it reads is of one instant."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
 
+from slotwise.core.cluster import Host
 from slotwise.core.errors import check_whole
 from slotwise.core.units import seconds_of
-from slotwise.forecast.eta import Eta
+from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import SessionJobs
 from slotwise.sessions.calls import Binding, CallHost, CallSubmitter, submit_after
@@ -19,6 +20,7 @@ from slotwise.sessions.command_inputs import CommandInputs, WordHost
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
 from slotwise.sessions.futures import ETA_SECONDS, Future
 from slotwise.sessions.hosts import check_mapping, check_names, checked_entry
+from slotwise.sessions.what_if import Asked
 from slotwise.sources import Entry
 from slotwise.workload.dates import seconds_until
 from slotwise.workload.workload import CommandJob
@@ -275,6 +277,44 @@ class SessionMethods(ABC):
     def etas(self) -> Mapping[str, Eta]:
         """The last forecast of each job that has one, by id, as of `eta`. It never waits."""
         return self._intake.etas()
+
+    def what_if(
+        self,
+        job: Entry | Mapping[str, Any] | str | Sequence[str] | None = None,
+        *,
+        pools: Mapping[str, Any] | None = None,
+        scheduler: str | None = None,
+        hosts: Iterable[Host | Mapping[str, Any]] | Mapping[str, Any] = (),
+        without_hosts: Sequence[str] = (),
+        folder: str | Path = ".",
+    ) -> WhatIf:
+        """What a change would do, as `WhatIf`: the jobs that would end at another time.
+
+        Both courses are simulated now, by the same random numbers. Nothing is changed.
+        Instants are Unix seconds.
+
+        job            a job that would arrive now: what `run` accepts, or a command
+        pools          weights, or keys and values, of some of the present pools by name:
+                       `{"team": 2}`, `{"team": {"slots_max": 5}}`
+        scheduler      the name of another scheduler
+        hosts          hosts that would join: `{"h9": 8}` is one with eight slots
+        without_hosts  the names of hosts that would leave
+
+        InputError if nothing would change, or for what the session could not have.
+        """
+        self._intake.check_open(had_waited=False)
+        asked = Asked(pools or {}, scheduler, hosts, without_hosts)
+        if isinstance(job, str | Sequence):
+            job = slotwise_command(job, id="new")
+        elif isinstance(job, Mapping):
+            job = {"id": "new", **job}
+        return self._what_if(job, folder, asked)
+
+    @abstractmethod
+    def _what_if(
+        self, job: Entry | Mapping[str, Any] | None, folder: str | Path, asked: Asked
+    ) -> WhatIf:
+        """What a change would do."""
 
     def _repr_html_(self) -> str:
         return self._intake.html()
