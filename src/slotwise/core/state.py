@@ -8,21 +8,26 @@ When hosts come, go or do not respond, which is rare, all shares are recounted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import (
+    AcceptPromise,
     Adjust,
+    BreakPromise,
     Decision,
     Defer,
     Enqueue,
     GiveUp,
+    GuaranteePromise,
     Launch,
     Preempt,
     Reallocate,
+    RefusePromise,
     Release,
     Retry,
     WouldPreempt,
@@ -154,6 +159,10 @@ class State(Snapshot):
             Release: self._release,
             GiveUp: self._give_up,
             Retry: self._retry,
+            AcceptPromise: self.promises.accept,
+            RefusePromise: lambda decision: self.promises.end(decision.job),
+            GuaranteePromise: lambda decision: self._guarantee(decision.job, decision.slots),
+            BreakPromise: lambda decision: self._end_promise(decision.job),
         }
 
     @property
@@ -185,6 +194,8 @@ class State(Snapshot):
         for free in free_of_kind.values():
             free.freed.clear()
         self._shares.at(now)
+        if self.promises.open:
+            self.promises.outdate()
         return self
 
     def next_wakeup(self) -> float | None:
@@ -200,6 +211,8 @@ class State(Snapshot):
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)
+        if self.promises.open:
+            wake = min(wake, self.promises.next_wakeup(now))
         if (spared or self.pools.stop_limits) and self._shares.has_overdue:
             wake = min([wake, *spared[:1], self.more_stops_from()])
         return None if wake == inf else wake
@@ -209,6 +222,8 @@ class State(Snapshot):
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
         self._add_pool_of(job)
+        if job.promise is not None:
+            self.promises.ask(job)
         admitted = self._jobs.arrive(job, self.pools, self._phase)
         group_phases(self._jobs.phases_of(job.id))
         for phase in self._jobs.phases_of(job.id):
@@ -264,6 +279,8 @@ class State(Snapshot):
         phase = self._put_back(event)
         if phase is None:
             return
+        if self.promises.open:
+            self.promises.disturb("hosts" if event.lost else "failures", phase.id.job)
         if not event.lacks_input and not was_broken:  # One start of a gang counts once.
             task = 0 if phase.is_gang else event.task
             count = phase.count_bad_end(task, event.lost)
@@ -282,6 +299,7 @@ class State(Snapshot):
         stopped = self._phases.get(event.phase)
         if stopped is not None:
             stopped.note_stopped(event.task, event.attempt, event.at)
+            self.promises.disturb("min_shares", event.phase.job)
         phase = self._put_back(event)
         if phase is not None:
             if not phase.is_gang:
@@ -342,6 +360,7 @@ class State(Snapshot):
     def _pools_changed(self, event: PoolsChanged) -> None:
         """Replace the pools. The turns of pools and the clocks of their shortages restart."""
         jobs = {phase.job.pool for phase in self._phases.values()}
+        self.promises.disturb("pools")
         self.pools, old = PoolTree(event.pools).with_pools(sorted(jobs)), self._shares
         self._shares = SharesByKind(self._hosts.free)
         self._shares.at(self.now)
@@ -368,6 +387,7 @@ class State(Snapshot):
     def _host_responds(self, event: HostLost | HostJoined) -> None:
         """A host does not respond any more, or again."""
         if isinstance(event, HostLost):
+            self.promises.disturb("hosts")
             self._shares.release_host(event.host)
             self._hosts.lose(event.host)
         else:
@@ -382,6 +402,7 @@ class State(Snapshot):
         self._hosts_changed()
 
     def _host_resized(self, event: HostResized) -> None:
+        self.promises.disturb("hosts")
         self._shares.release_host(event.host)
         self._hosts.resize(event.host, event.slots)
         self._hosts_changed()
@@ -391,6 +412,7 @@ class State(Snapshot):
 
         Attempts on a removed host are lost: their ends are reported in the same turn.
         """
+        self.promises.disturb("hosts")
         self._shares.release_host(event.host)
         self._left.add(event.host)
         self._hosts.leave(event.host)
@@ -524,7 +546,10 @@ class State(Snapshot):
             offers.skip(before, phase, now, phase.ends_wait(launch.task))
         if offers is not None and not free.by_host:
             offers.take_last(now)
-        phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
+        speed = self.cluster.by_name[launch.host].speed
+        if self.promises.open:
+            self.promises.launched(phase, now, speed)
+        phase.launch(launch, now, speed)
         if phase.is_wide and phase.deferred_since is None:
             self._jobs.end_wait(phase)
         if launch.attempt > 1:
@@ -568,6 +593,7 @@ class State(Snapshot):
     def _give_up(self, decision: GiveUp) -> None:
         self.doomed.pop(decision.job, None)
         self._outdate_queues()
+        self.promises.end(decision.job)
         self._begin(self._jobs.give_up(decision.job, decision.reason, self.pools))
         for phase in self._jobs.phases_of(decision.job):
             self._make_unready(phase)
@@ -734,6 +760,23 @@ class State(Snapshot):
         self.changes.invalidate()
         self._shares.recount(self._phases.values(), self._hosts.lost)
 
+    def _guarantee(self, job: str, slots: Mapping[str, int]) -> None:
+        """Set the min shares of the phases of a job; 0 for those that are not named."""
+        old = self._jobs.job(job)
+        phases = [replace(one, slots_min=slots.get(one.name, 0)) for one in old.phases]
+        self._jobs.replace(replace(old, phases=tuple(phases)))
+        for phase in self._jobs.phases_of(job):
+            self._of_kind[phase.slot_kind].guarantee(phase)
+        if promise := self.promises.open.get(job):
+            promise.is_due, promise.guaranteed = True, slots
+        self._reallocate_now()
+
+    def _end_promise(self, job: str) -> None:
+        """A job has no promise any more: its phases have the min shares that they state."""
+        promise = self.promises.end(job)
+        if promise is not None and promise.is_due and self._jobs.phases_of(job):
+            self._guarantee(job, promise.stated)
+
     def _settle(self, phase: PhaseState, held: int) -> None:
         self._of_kind[phase.slot_kind].settle(phase, held)
 
@@ -782,6 +825,8 @@ class State(Snapshot):
     def _forget_if_over(self, job: str) -> None:
         """Drop a job that has ended and holds no slots, and after the last one its phases."""
         self._jobs.forget_if_over(job)
+        if self.promises.is_used and job not in self._jobs:
+            self.promises.end(job)
         if not self._phases:
             self.changes.adjusted()
 

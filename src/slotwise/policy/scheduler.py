@@ -52,6 +52,7 @@ from slotwise.policy.claims import all_claims, share_out
 from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flex import AddOn, Flex
 from slotwise.policy.las import Las
+from slotwise.policy.promises import keep_promises
 from slotwise.policy.uwfq import Uwfq, virtual_time
 
 if TYPE_CHECKING:
@@ -104,11 +105,14 @@ class Scheduler:
             return stop_broken(snapshot)
         if snapshot.delays and (due := retry(snapshot)):
             return due
-        now = snapshot.now
+        now, promises = snapshot.now, snapshot.promises
+        if promises.is_used and (found := keep_promises(snapshot, self._allocator(snapshot))):
+            return found
         is_stale = snapshot.is_stale and now >= snapshot.reallocates_from
         if is_stale or (now >= snapshot.epoch_ends and self._may_differ(snapshot)):
             allocator = self._allocator(snapshot)
-            if self.adjusts and (changed := adjust(allocator, snapshot)) is not None:
+            adjusts = self.adjusts and not promises.open  # They are guaranteed slots.
+            if adjusts and (changed := adjust(allocator, snapshot)) is not None:
                 earliest = now + self.rest_seconds if self.rest_seconds else -inf
                 return [Adjust(changed, max(self._epoch_after(now), earliest), earliest)]
             return [self._reallocate(allocator, snapshot)]
