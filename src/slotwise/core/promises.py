@@ -92,7 +92,7 @@ class TasksLeft(NamedTuple):
     after  the phases that it waits for
     """
 
-    count: int
+    number: int
     area: float
     longest: float
     width: int
@@ -110,11 +110,11 @@ def seconds_needed(phases: Mapping[str, TasksLeft], slots: int) -> float:
     ends: dict[str, float] = {}
     for name, one in phases.items():
         before = max((ends[other] for other in one.after), default=0.0)
-        ends[name] = before + (one.longest if one.count else 0.0)
+        ends[name] = before + (one.longest if one.number else 0.0)
     path, area = max(ends.values()), sum(one.area for one in phases.values())
     rounds = inf
     if len(phases) == 1:
-        rounds = ceil(next(iter(phases.values())).count / at_once) * path
+        rounds = ceil(next(iter(phases.values())).number / at_once) * path
     return min(rounds, area / at_once + path * (1 - 1 / at_once))
 
 

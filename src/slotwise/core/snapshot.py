@@ -273,6 +273,12 @@ class Snapshot:
         """The jobs that wait for admission, the next one first."""
         return self._jobs.awaiting_admission
 
+    def waits_for_admission(self, job: Job) -> bool:
+        """Whether a job waits for admission, or would if it arrived now."""
+        if job.id in self._jobs:
+            return job.id in self.awaiting_admission
+        return self._jobs.is_full(job, self.pools.with_pools([job.pool]))
+
     @property
     def awaiting_by_pool(self) -> Mapping[str, int]:
         """The number of these jobs in each pool. O(pools and users)."""

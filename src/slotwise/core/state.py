@@ -160,7 +160,7 @@ class State(Snapshot):
             GiveUp: self._give_up,
             Retry: self._retry,
             AcceptPromise: self.promises.accept,
-            RefusePromise: lambda decision: self.promises.end(decision.job),
+            RefusePromise: self._promise_refused,
             GuaranteePromise: lambda decision: self._guarantee(decision.job, decision.slots),
             BreakPromise: lambda decision: self._end_promise(decision.job),
         }
@@ -770,6 +770,9 @@ class State(Snapshot):
         if promise := self.promises.open.get(job):
             promise.is_due, promise.guaranteed = True, slots
         self._reallocate_now()
+
+    def _promise_refused(self, decision: RefusePromise) -> None:
+        self.promises.end(decision.job)
 
     def _end_promise(self, job: str) -> None:
         """A job has no promise any more: its phases have the min shares that they state."""

@@ -114,12 +114,17 @@ class Placed(NamedTuple):
 
 
 def answer(
-    snapshot: Snapshot, job: Job, allocator: Allocator, earlier: Sequence[Placed] = ()
+    snapshot: Snapshot,
+    job: Job,
+    allocator: Allocator | None,
+    earlier: Sequence[Placed] = (),
+    now: float | None = None,
 ) -> AcceptPromise | RefusePromise:
     """Whether a job gets its promise. One that was promised before it arrived always does.
 
     Of the numbers of slots that the share of its pool allows, the one with which it may begin
-    latest. `earlier`: further promises that hold. O(running tasks * candidates + promises^2).
+    latest. `earlier`: further promises that hold. `now`: the present instant, if the job has
+    not arrived. O(running tasks * candidates + promises^2).
     """
     assert job.promise is not None, "only such jobs ask"
     at = job.promise
@@ -127,7 +132,8 @@ def answer(
     if reason and not job.promised:
         return RefusePromise(job.id, at, reason)
     kind = snapshot.cluster.slot_kind(job.phases[0].kind)
-    room = _Timeline(snapshot, job, kind, earlier)
+    snapshot.refresh_promises()
+    room = _Timeline(snapshot, job, kind, earlier, snapshot.now if now is None else now)
     options = list(_options(snapshot, job, max(1, room.slots_max)))
     found = [
         (begins, -one.slots, one)
@@ -205,7 +211,7 @@ def _numbers(job: Job, slots_max: int) -> Iterator[int]:
 
 
 def _obstacle(
-    snapshot: Snapshot, job: Job, allocator: Allocator, earlier: Sequence[Placed]
+    snapshot: Snapshot, job: Job, allocator: Allocator | None, earlier: Sequence[Placed]
 ) -> str:
     """Why no date can be promised to a job at all; empty if one can."""
     cluster = snapshot.cluster
@@ -221,7 +227,7 @@ def _obstacle(
         is_unknown = work.origin(0) == "assumed"
         if is_unknown and _most_seconds(job, True) == inf:
             return f"the work of phase {phase.name!r} is not known; state it, or a time limit"
-    if job.id in snapshot.awaiting_admission:
+    if snapshot.waits_for_admission(job):
         return "its pool runs as many jobs as it may (jobs_max)"
     return _quota_reached(snapshot, job, earlier)
 
@@ -279,7 +285,12 @@ class _Timeline:
     """
 
     def __init__(
-        self, snapshot: Snapshot, job: Job, kind: str, earlier: Sequence[Placed]
+        self,
+        snapshot: Snapshot,
+        job: Job,
+        kind: str,
+        earlier: Sequence[Placed],
+        now: float,
     ) -> None:
         names = dict.fromkeys([job.pool, *(one.job.pool for one in earlier)])
         pools = snapshot.pools.with_pools(names)
@@ -287,7 +298,7 @@ class _Timeline:
         shares = pool_shares(pools, job.pool, kind, capacity)
         self.slots_max = min([capacity, *shares.values()])
         running = [
-            (phase, list(latest_ends(phase, snapshot.now, snapshot.lost)))
+            (phase, list(latest_ends(phase, now, snapshot.lost)))
             for phase in snapshot.holding(kind)
             if phase.launches
         ]
@@ -299,8 +310,8 @@ class _Timeline:
         reserved += [(one.job.pool, one.promise, one.promise.begins) for one in earlier]
         edges = [at for _, one, begins in reserved for at in (begins, one.until)]
         ends = [end for _, of_phase in running for end in of_phase]
-        later = {at for at in (*ends, *edges) if at > snapshot.now}
-        self._times = times = np.array(sorted({snapshot.now, *later}))
+        later = {at for at in (*ends, *edges) if at > now}
+        self._times = times = np.array(sorted({now, *later}))
         claimed = [
             (pool, one.slots * ((times >= begins) & (times < one.until)))
             for pool, one, begins in reserved

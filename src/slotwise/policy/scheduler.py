@@ -17,7 +17,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import Adjust, Decision, Reallocate
+from slotwise.core.decisions import (
+    AcceptPromise,
+    Adjust,
+    Decision,
+    Reallocate,
+    RefusePromise,
+)
 from slotwise.core.errors import (
     MAX_FLOAT,
     InputError,
@@ -52,7 +58,7 @@ from slotwise.policy.claims import all_claims, share_out
 from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flex import AddOn, Flex
 from slotwise.policy.las import Las
-from slotwise.policy.promises import keep_promises
+from slotwise.policy.promises import Placed, answer, keep_promises
 from slotwise.policy.uwfq import Uwfq, virtual_time
 
 if TYPE_CHECKING:
@@ -168,6 +174,14 @@ class Scheduler:
             if until > now:
                 return until
         return nextafter(now, inf)  # At such instants, floats are farther apart than epochs.
+
+
+def promise(
+    scheduler: object, snapshot: Snapshot, job: Job, earlier: Sequence[Placed], now: float
+) -> AcceptPromise | RefusePromise:
+    """Whether a job that arrives now would get its promise: see `promises.answer`."""
+    allocator = scheduler._allocator(snapshot) if isinstance(scheduler, Scheduler) else None
+    return answer(snapshot, job, allocator, earlier, now)
 
 
 def _phases_read(allocator: Allocator, snapshot: Snapshot) -> int:

@@ -103,7 +103,9 @@ def _host(host: Host) -> dict[str, Any]:
 
 
 def _job(job: Job) -> dict[str, Any]:
-    return _stated(job, "phases") | {"phases": [_phase(phase) for phase in job.phases]}
+    return _stated(job, "phases", "promised") | {
+        "phases": [_phase(phase) for phase in job.phases]
+    }
 
 
 def _phase(phase: Phase) -> dict[str, Any]:
