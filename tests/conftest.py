@@ -32,6 +32,7 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
+from slotwise.policy.backfilling import Conservative, Easy
 from slotwise.policy.claims import allocate, claims_of, kept_claims
 from slotwise.policy.dmrs.queueing import Queueing
 from slotwise.policy.scheduler import make_scheduler
@@ -113,6 +114,10 @@ def forker() -> Iterator[Forker]:
     made.close()
 
 
+PLANNING = (Queueing, Easy, Conservative)
+"""The schedulers that keep slots free for tasks that come later."""
+
+
 class CheckedState(State):
     """A state that asserts all its invariants after every turn, or after every single step.
 
@@ -160,7 +165,7 @@ class CheckedScheduler:
         decisions = self.inner.decide(snapshot)
         assert_taken_rightly(snapshot, decisions)
         if not decisions:
-            if not isinstance(self.inner, Queueing):  # It leaves slots idle as planned.
+            if not isinstance(self.inner, PLANNING):  # They leave slots idle as planned.
                 assert_no_slot_idles(snapshot, snapshot.failures)
             assert_allocation_is_current(self.inner, snapshot)
             assert_no_pool_holds_too_much(snapshot)

@@ -106,6 +106,7 @@ OPTIONS = tuple(
         ("--attempts", "whole", "N", "Maximum of attempts of a task [default: 4]."),
         ("--retry-delay", "text", "SECONDS", "Wait before another attempt, as in 30s."),
         ("--time-limit", "text", "SECONDS", "Stop an attempt after this time, as in 2h."),
+        ("--time-requested", "text", "SECONDS", "The most it should take, for backfilling."),
         ("--no-retry", "list", "CODE", "An exit code that is not retried; may be repeated."),
         ("--no-restart", "flag", "", "Never run it again after the end of a server."),
         ("--output", "text", "FOLDER", "Folder for stdout and stderr of the tasks."),
@@ -135,7 +136,7 @@ BY_NAME = {name: option for option in OPTIONS for name in option.names}
 
 AS_STATED = (
     *("id", "pool", "priority", "weight", "after", "after_failed"),
-    *("slots", "slots_max", "attempts", "retry_delay", "time_limit"),
+    *("slots", "slots_max", "attempts", "retry_delay", "time_limit", "time_requested"),
 )
 """The options that are keys of an entry of a workload file, with the same values."""
 
@@ -233,7 +234,7 @@ def entry_of(
     `is_network`: relative paths are for the server, and begin at the home of the user there.
     """
     entry: dict[str, Any] = {key: options[key] for key in AS_STATED if key in options}
-    for key in ("retry_delay", "time_limit"):
+    for key in ("retry_delay", "time_limit", "time_requested"):
         if key in entry:
             entry[key] = _seconds_or_text(entry[key])
     entry["command"] = _command(words, is_shell="shell" in options)

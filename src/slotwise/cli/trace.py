@@ -13,6 +13,7 @@ from slotwise.core.errors import InputError
 from slotwise.core.files import is_same_file, refuse_foreign
 from slotwise.workload.generators import draw_changes
 from slotwise.workload.openb import read_nodes, read_pods
+from slotwise.workload.swf import read_swf
 from slotwise.workload.swim import SwimRates, racked_cluster, read_swim
 from slotwise.workload.writer import MARK, write_workload
 
@@ -116,4 +117,51 @@ def _openb(
     print(
         f"{len(found.jobs)} jobs; left out: {found.endless} that never began or ended,"
         f" {found.empty} of no length, {found.large} too large for every host"
+    )
+
+
+@imports.command(name="swf")
+def _swf(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A log in the Standard Workload Format."),
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", "--out", help="The workload file to write.")
+    ],
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Import only this number of jobs, from the start.")
+    ] = None,
+    nodes: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Hosts that have the processors; jobs may be gangs over them."
+        ),
+    ] = 1,
+    processors: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processors in all [default: MaxProcs of the log]."),
+    ] = None,
+    true_times: Annotated[
+        bool, typer.Option("--true-times", help="Jobs request the time that they run.")
+    ] = False,
+) -> None:
+    """Import a log of a parallel computer: rigid jobs with their requested times.
+
+    A job is a task in as many slots as it requested processors. Jobs without a run time or
+    processors, and those too large for the computer, are left out.
+
+    `slotwise trace import swf KTH-SP2.swf -o kth.yaml --true-times`
+    """
+    if is_same_file(output, file):
+        raise InputError(f"-o is the log {str(file)!r} itself; name another file")
+    refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
+    found = read_swf(
+        file, nodes=nodes, processors=processors, true_times=true_times, first=jobs
+    )
+    write_workload(found.jobs, output, cluster=found.cluster)
+    print(output)
+    print(
+        f"{len(found.jobs)} jobs; left out: {found.unknown} without a run time or processors,"
+        f" {found.large} too large for the computer"
     )

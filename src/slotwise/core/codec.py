@@ -83,7 +83,7 @@ OMITTED = {
 }
 """Keys that are left out if they are false, empty or null, as they usually are."""
 
-IF_STATED = ("attempts", "retry_delay", "time_limit", "user", "promise")
+IF_STATED = ("attempts", "retry_delay", "time_limit", "time_requested", "user", "promise")
 """Keys of a job that are left out if it does not state them."""
 
 
@@ -115,7 +115,9 @@ def encode(entry: Event | Decision) -> Plain:
         return {"is": "Adjust", "slots": slots, "until": entry.until} | earliest
     if isinstance(entry, Enqueue):
         queues = {host: _encode_queue(queue) for host, queue in entry.queues.items()}
-        return {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
+        whole = {"is": "Enqueue", "queues": queues, "jobs": list(entry.jobs)}
+        starts = [[*phase, start] for phase, start in entry.starts.items()]
+        return whole | ({"starts": starts} if starts else {})
     plain = {
         "is": type(entry).__name__,
         **{field.name: getattr(entry, field.name) for field in fields(entry)},
@@ -242,6 +244,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "Enqueue": lambda plain: Enqueue(
         {host: _decode_queue(queue) for host, queue in plain["queues"].items()},
         tuple(plain["jobs"]),
+        {PhaseId(job, phase): start for job, phase, start in plain.get("starts", ())},
     ),
 }
 

@@ -64,11 +64,13 @@ class Enqueue:
     """From now on each host runs these tasks, in this order (DMRS V).
 
     It replaces all earlier queues. A launch removes a task from its queue. `jobs` are in the
-    order in which their tasks were placed.
+    order in which their tasks were placed. `starts` are the reservations of waiting phases: the
+    instant at which the next task of each, or its gang, begins at the latest as planned.
     """
 
     queues: Mapping[str, Queue]
     jobs: tuple[str, ...] = ()
+    starts: Mapping[PhaseId, float] = field(default_factory=dict)
 
 
 @fast_frozen

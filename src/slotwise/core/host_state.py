@@ -362,6 +362,7 @@ class Queues:
 
     by_host      the phase and number of each host's tasks, the next one first
     jobs         in the order in which their tasks were placed
+    starts       the reservations of phases that waited then
     is_outdated  whether jobs, tasks or hosts that they do not cover came or went since
     has_time_passed whether time has passed since, so that estimates may have changed
     """
@@ -369,12 +370,13 @@ class Queues:
     def __init__(self) -> None:
         self.by_host: dict[str, deque[tuple[PhaseId, int]]] = {}
         self.jobs: tuple[str, ...] = ()
+        self.starts: Mapping[PhaseId, float] = {}
         self.is_outdated = self.has_time_passed = False
 
     def replace(self, decision: Enqueue) -> None:
         """Replace all queues by these."""
         self.by_host = {host: deque(queue) for host, queue in decision.queues.items()}
-        self.jobs = decision.jobs
+        self.jobs, self.starts = decision.jobs, decision.starts
         self.is_outdated = self.has_time_passed = False
 
     def launched(self, launch: Launch) -> None:

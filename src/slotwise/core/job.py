@@ -352,6 +352,8 @@ class Job:
     attempts      how often a task may be tried; None: as the run states
     retry_delay   seconds before the second attempt of a task; see `delay_of` for later ones
     time_limit    seconds for which an attempt may run; then it is stopped and has failed
+    time_requested  seconds that an attempt should take at most, for backfilling; one that takes
+                  longer runs on
     memory_limit  whether an attempt that uses more memory than it requests is stopped and has
                   failed
     user          whose job it is, for limits of users; None: in live work the account of the
@@ -376,6 +378,7 @@ class Job:
     attempts: Attempts | None = None
     retry_delay: RetryDelay | None = None
     time_limit: TimeLimit | None = None
+    time_requested: TimeLimit | None = None
     memory_limit: bool = False
     user: str | None = None
     promise: Seconds | None = None
@@ -407,6 +410,12 @@ class Job:
     def predecessors(self) -> frozenset[str]:
         """The jobs that it waits for, as a whole or task by task."""
         return self.after | self.after_each if self.after_each else self.after
+
+    @property
+    def seconds_most(self) -> float | None:
+        """The most seconds that an attempt is stated to take: the limit counts, too."""
+        stated = [one for one in (self.time_requested, self.time_limit) if one is not None]
+        return min(stated, default=None)
 
     @cached_property
     def share_weight(self) -> float:

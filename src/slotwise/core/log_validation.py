@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from types import NoneType
 from typing import Any, get_args
@@ -172,7 +173,7 @@ class LogValidator:
                 self._check_host(host)
                 for phase, task in queue:
                     self._check_task(phase, task)
-            for job in decision.jobs:
+            for job in chain(decision.jobs, (phase.job for phase in decision.starts)):
                 self._check_job(job)
 
     def _arrive(self, job: Job) -> None:

@@ -31,7 +31,7 @@ from slotwise.insight.why import (
     why_now,
 )
 from slotwise.policy.assignment.preemption import spared_jobs
-from slotwise.policy.scheduler import ESTIMATING, QUEUEINGS
+from slotwise.policy.scheduler import BACKFILLINGS, ESTIMATING, QUEUEINGS
 from slotwise.policy.steady import steady_shares
 
 NEIGHBOURS = 5
@@ -117,7 +117,7 @@ def _limit_reached(limit: LimitReached) -> str:
 
 
 def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
-    is_queued = scheduler in QUEUEINGS
+    is_queued = scheduler in QUEUEINGS or scheduler in BACKFILLINGS
     is_estimating = scheduler in ESTIMATING
     before, after = ((), ()) if is_queued else _neighbours(state, phase, is_estimating)
     path = list(path_to(phase.pool)) if phase.is_ready and not is_queued else []

@@ -21,7 +21,7 @@ from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
 from slotwise.core.spare import Spare
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
-from slotwise.policy.scheduler import QUEUEINGS
+from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS
 
 BLOCKED = "wait for the tasks that they continue"
 
@@ -97,6 +97,8 @@ def _why_more(phase: PhaseState) -> str:
 
 def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
     """Why a backlogged phase below its limits holds no more slots."""
+    if scheduler in BACKFILLINGS:
+        return f"{scheduler} serves jobs before it first, and it would delay one of these"
     if phase.allocated > 0 and (lack := _lack(state, phase)):
         begun = phase.deferred_since
         waits = "it waits" if begun is None else f"it has waited since {begun:.6g} s"

@@ -29,7 +29,10 @@ def has_numba() -> bool:
 
 @cache
 def compiled(
-    function: Callable[..., Any], signature: str, never_by_zero: bool = False
+    function: Callable[..., Any],
+    signature: str,
+    never_by_zero: bool = False,
+    releases_gil: bool = False,
 ) -> Callable[..., Any]:
     """The function as machine code for arguments of these types. ImportError without numba.
 
@@ -38,7 +41,7 @@ def compiled(
     signature  in numba's notation: "int64(float64[::1], int64)"
 
     `never_by_zero` states that it never divides by 0: without checks for that, machine code
-    computes several numbers of a loop at once.
+    computes several numbers of a loop at once. With `releases_gil`, threads run beside it.
 
     numba's cache keeps the machine code for later processes: about 0.3 s instead of some
     seconds. If neither the package's directory nor the user's cache is writable, each process
@@ -48,9 +51,11 @@ def compiled(
 
     errors: Literal["python", "numpy"] = "numpy" if never_by_zero else "python"
     try:
-        kernel: Callable[..., Any] = njit(signature, cache=True, error_model=errors)(function)
+        kernel: Callable[..., Any] = njit(
+            signature, cache=True, error_model=errors, nogil=releases_gil
+        )(function)
     except (RuntimeError, OSError):
-        kernel = njit(signature, error_model=errors)(function)
+        kernel = njit(signature, error_model=errors, nogil=releases_gil)(function)
     return kernel
 
 

@@ -189,7 +189,7 @@ def _options(snapshot: Snapshot, job: Job, slots_max: int) -> Iterator[_Option]:
 
 def _most_seconds(job: Job, is_unknown: bool) -> float:
     """The seconds after which an attempt is stopped; or as stated, if no more is known."""
-    requested = getattr(job, "time_requested", None) if is_unknown else None
+    requested = job.time_requested if is_unknown else None
     stated = [one for one in (requested, job.time_limit) if one is not None]
     return min(stated, default=inf)
 

@@ -62,6 +62,7 @@ from slotwise.policy.promises import Placed, answer, keep_promises
 from slotwise.policy.uwfq import Uwfq, virtual_time
 
 if TYPE_CHECKING:
+    from slotwise.policy.backfilling import Conservative, Easy
     from slotwise.policy.dmrs.queueing import Queueing
     from slotwise.policy.flowflex.solve import Method
 
@@ -232,6 +233,13 @@ def _queueing(name: str, budget: float | None) -> Queueing:
     return Queueing(by_identical if name == "identical-machine" else by_maps, checks=False)
 
 
+def _backfilling(name: str) -> Easy | Conservative:
+    from slotwise.policy.backfilling import Conservative, Easy
+
+    kind = Easy if name.startswith("easy") else Conservative
+    return kind(shortest_first=name.endswith("-sjbf"))
+
+
 def _flow(*given: float, **named: Any) -> Assigner:
     from slotwise.policy.assignment.flow import Flow
 
@@ -241,10 +249,13 @@ def _flow(*given: float, **named: Any) -> Assigner:
 QUEUEINGS = ("dmrs", "dmrs-best", "identical-machine", "map-only")
 """The names of the schedulers that plan a queue of whole tasks for each host."""
 
+BACKFILLINGS = ("easy", "easy-sjbf", "conservative", "conservative-sjbf")
+"""The names of the schedulers of rigid jobs in a queue, which rely on requested times."""
+
 ESTIMATING = ("flex", "flex-on-fair", "uwfq", "flowflex", "flowflex-fast", "flowflex-paper")
 """The names of the allocators that order jobs by their estimated work."""
 
-SCHEDULERS = (*ALLOCATORS, *QUEUEINGS)
+SCHEDULERS = (*ALLOCATORS, *QUEUEINGS, *BACKFILLINGS)
 """The names of all schedulers of runs."""
 
 ASSIGNERS: Mapping[str, Callable[..., Assigner]] = MappingProxyType(
@@ -283,7 +294,7 @@ def make_scheduler(
     budget_seconds: float | None = None,
     rest_seconds: float = 0.0,
     adjusts: bool = False,
-) -> Scheduler | Queueing:
+) -> Scheduler | Queueing | Easy | Conservative:
     """The scheduler of these names. `waits` are the two waits of delay scheduling, in seconds.
 
     `levels` says whether the level of a launch persists (`assignment.delay.LEVELS`). None:
@@ -291,7 +302,8 @@ def make_scheduler(
     `flow` takes both, too, and `core_cost`, the cost of a byte from another rack, and
     `move_within`, seconds for which tasks may move.
     `budget_seconds` is about how long it may search at each decision. Schedulers that plan
-    queues minimize weighted completion times, have no epochs and place tasks themselves.
+    queues minimize weighted completion times, have no epochs and place tasks themselves, and so
+    do those that backfill.
     InputError for unknown names and for options that do not fit together.
     """
     if name not in SCHEDULERS:
@@ -313,14 +325,14 @@ def make_scheduler(
             f"{option_name(option)} is a parameter of the assigner flow, not of"
             f" {shown(assigner)}"
         )
-    if name in QUEUEINGS:
+    if name in QUEUEINGS or name in BACKFILLINGS:
         _check_epoch(epoch_seconds)
         if assigner != "greedy":
             raise InputError(
                 f"{name} places tasks itself; leave out the assigner {shown(assigner)}"
             )
         check_budget(budget_seconds)
-        return _queueing(name, budget_seconds)
+        return _queueing(name, budget_seconds) if name in QUEUEINGS else _backfilling(name)
     if waits is not None and not (isinstance(waits, tuple | list) and len(waits) == 2):
         raise InputError(
             f"waits is {shown(waits)}; give two numbers of seconds, such as (5, 10)"
@@ -339,11 +351,12 @@ def check_scheduler(
     name: str, jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool]
 ) -> None:
     """Refuse jobs, a cluster or pools that this scheduler cannot serve."""
-    if name not in QUEUEINGS:
-        return
-    from slotwise.policy.dmrs.jobs import check_queues
+    if name in QUEUEINGS:
+        from slotwise.policy.dmrs.jobs import check_queues
 
-    check_queues(jobs, cluster, pools)
+        check_queues(jobs, cluster, pools)
+    elif name not in BACKFILLINGS:
+        return
     for pool in pools.values():
         if pool.preemption is not None:
             raise InputError(

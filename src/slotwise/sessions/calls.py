@@ -115,6 +115,7 @@ class Binding:
     attempts: int | None = None
     retry_delay: float | None = None
     time_limit: float | None = None
+    time_requested: float | None = None
     resources: Mapping[str, Any] | None = None
     user: str | None = None
 
@@ -150,6 +151,7 @@ class Binding:
             attempts=self.attempts,
             retry_delay=self.retry_delay,
             time_limit=self.time_limit,
+            time_requested=self.time_requested,
             user=self.user,
         )
 

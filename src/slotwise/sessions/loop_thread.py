@@ -66,9 +66,11 @@ class LoopThread:
         """
         self.state = initial_state(header)
         self.scheduler_name: str = header.scheduler["name"]
+        self.penalty: str = header.objective["penalty"]
         self._scheduler = MeasuredDecider(
             make_scheduler(**header.scheduler, objective=Objective(**header.objective))
         )
+        given: list[Record]
         given, self._opened = [opened, *records], opened
         self._callbacks = CallThread("slotwise callbacks")
         self._steps = CallThread("slotwise steps")
@@ -81,7 +83,7 @@ class LoopThread:
                     stack.enter_context(record)
             if log is not None:
                 given.append(stack.enter_context(LogFile(log, header)))
-            self._record = all_of(given)
+            self._records, self._record = given, all_of(given)
             self.backend = stack.enter_context(make_backend())
             self._held = stack.pop_all()
 
@@ -150,6 +152,10 @@ class LoopThread:
             else:
                 self.backend.inbox.put(Ask(call))
         return answer.result()
+
+    def observe(self, record: Record) -> None:
+        """Call a record for each turn from now on, too."""
+        self.ask(lambda: self._records.append(record))
 
     def on_event(self, event: Request | HostChange) -> None:
         """Apply an event, in a function that `ask` calls; no effect after the end."""

@@ -79,6 +79,7 @@ class SessionMethods(ABC):
         attempts: int | None = None,
         retry_delay: float | str | None = None,
         time_limit: float | str | None = None,
+        time_requested: float | str | None = None,
         user: str | None = None,
         ahead: int | None = None,
     ) -> SessionExecutor:
@@ -93,6 +94,7 @@ class SessionMethods(ABC):
                    and only a call that loses its worker process is repeated
         retry_delay  seconds before the second attempt; they double before each further one
         time_limit   seconds for which an attempt may run; then its worker process is killed
+        time_requested  seconds that a call should take at most, for backfilling
         user         whose job it is, for limits of users; by default, the account
         ahead      how many calls Dask submits before the first of them ends; by default the
                    number of slots, with which the scheduler does not know the size of the job
@@ -105,6 +107,7 @@ class SessionMethods(ABC):
         stated = {
             "retry_delay": seconds_of("retry_delay", retry_delay),
             "time_limit": seconds_of("time_limit", time_limit),
+            "time_requested": seconds_of("time_requested", time_requested),
             "user": user,
         }
         limits = self._limits | {key: one for key, one in stated.items() if one is not None}

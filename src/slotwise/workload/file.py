@@ -526,7 +526,7 @@ def _job(
     entry: JobEntry, phases: tuple[Phase, ...], cluster: Cluster | None
 ) -> Job | Described:
     if phases:
-        return Job(phases=phases, **_properties(entry))
+        return Job(phases=phases, program=entry.program_name or "", **_properties(entry))
     parts = [one for one in entry.phases or () if isinstance(one, PartEntry)]
     if cluster is not None and any(one.command is not None for one in (entry, *parts)):
         cluster.slot_kind(ANY_KIND)

@@ -546,8 +546,10 @@ class JobEntry(WorkEntry):
     attempts: Attempts | None = None
     retry_delay: Annotated[RetryDelay, _with(duration)] | None = None
     time_limit: Annotated[TimeLimit, _with(duration)] | None = None
+    time_requested: Annotated[TimeLimit, _with(duration)] | None = None
     memory_limit: bool = False
     user: Name | None = None
+    program_name: Name | None = None
     phases: Annotated[list[AnyPhaseEntry], Field(min_length=1)] | None = None
     dataflow: DataflowEntry | None = None
 
@@ -582,6 +584,8 @@ class JobEntry(WorkEntry):
                 "phases of stated work do not mix with commands and programs; give each phase a"
                 " command or a program, or make them jobs of their own, with `after`"
             )
+        if self.program_name is not None and kinds != {PhaseEntry}:
+            raise ValueError("program_name is for phases of stated work; remove it")
         return self
 
 

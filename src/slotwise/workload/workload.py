@@ -61,6 +61,7 @@ class Properties(TypedDict, total=False):
     attempts: int | None
     retry_delay: float | str | None
     time_limit: float | str | None
+    time_requested: float | str | None
     memory_limit: bool
     user: str | None
 
@@ -83,6 +84,7 @@ class JobProperties:
     attempts: int | None = None
     retry_delay: float | None = None
     time_limit: float | None = None
+    time_requested: float | None = None
     memory_limit: bool = False
     user: str | None = None
 
@@ -109,7 +111,8 @@ def properties_of(function: str, job: str, given: Properties) -> dict[str, Any]:
                 f" known: {', '.join(PROPERTIES)}"
             )
     values: dict[str, Any] = dict(given)
-    for name in values.keys() & {"arrival", "deadline", "promise", "retry_delay", "time_limit"}:
+    durations = {"arrival", "deadline", "promise", "retry_delay", "time_limit"}
+    for name in values.keys() & {*durations, "time_requested"}:
         values[name] = seconds_of(f"job {job!r}: {name}", values[name])
     if "steps" in values:
         values["steps"] = _steps(job, values["steps"])

@@ -103,9 +103,10 @@ def _host(host: Host) -> dict[str, Any]:
 
 
 def _job(job: Job) -> dict[str, Any]:
-    return _stated(job, "phases", "promised") | {
-        "phases": [_phase(phase) for phase in job.phases]
-    }
+    entry = _stated(job, "phases", "program", "promised")
+    if job.program:
+        entry["program_name"] = job.program
+    return entry | {"phases": [_phase(phase) for phase in job.phases]}
 
 
 def _phase(phase: Phase) -> dict[str, Any]:

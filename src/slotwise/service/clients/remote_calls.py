@@ -86,6 +86,7 @@ class RemoteCalls:
             "attempts": job.attempts,
             "retry_delay": job.retry_delay,
             "time_limit": job.time_limit,
+            "time_requested": job.time_requested,
             "resources": resources_of("resources", phase.resources).stated(),
             "user": job.user,
         }

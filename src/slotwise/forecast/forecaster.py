@@ -1,0 +1,315 @@
+"""Forecasts of all jobs, and what is learned from how earlier ones turned out.
+
+A `Forecaster` gets all that happens as a record of the loop, which only keeps it. Everything
+else happens in the thread that asks for forecasts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+
+from slotwise.core.decisions import Decision
+from slotwise.core.events import Event, JobArrived, SchedulerChanged, TaskFinished, launches
+from slotwise.core.job import Job
+from slotwise.core.snapshot import Snapshot
+from slotwise.forecast.arrivals import PastArrivals
+from slotwise.forecast.calibration import Calibration, Issued, class_of
+from slotwise.forecast.courses import Courses, simulated
+from slotwise.forecast.durations import Draws, Floats, PastWork
+from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Range, WhatIf
+from slotwise.forecast.picture import Picture, base_of, job_now
+
+COURSES = 50
+"""How many courses are simulated; fewer where many jobs wait."""
+
+COURSES_MIN = 20
+
+MANY_JOBS = 1_000
+"""From this number of jobs on, fewer courses are simulated."""
+
+TURNS_MAX = 100_000
+"""The turns of the loop that are kept until the next forecast; older ones teach nothing."""
+
+BEGUN = "begun"
+"""The class of jobs that have begun."""
+
+SLIGHT_SECONDS, SLIGHT_PART = 1.0, 0.01
+"""A change of a median end by less than both does not count."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """A job that is not over: what was forecast, and the times of its tasks so far."""
+
+    job: Job
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    start: Issued | None = None
+    end: Issued | None = None
+    end_begun: Issued | None = None
+    began: float = inf
+
+
+class Forecaster:
+    """Forecasts by simulations, corrected by the errors of earlier forecasts.
+
+    `on_turn` belongs to the thread of the loop, and takes O(1); all others to one other thread.
+    """
+
+    def __init__(self, cluster: Any, confidence: float = CONFIDENCE) -> None:
+        self._cluster, self.confidence = cluster, confidence
+        self.past, self.arrivals = PastWork(), PastArrivals()
+        self.starts, self.ends = Calibration(confidence), Calibration(confidence)
+        self.scheduler = ""
+        self._turns: deque[tuple[Any, ...]] = deque(maxlen=TURNS_MAX)
+        self._lives: dict[str, _Life] = {}
+        self._of_user: Counter[str] = Counter()
+        self._draws = {count: Draws(count) for count in (COURSES, COURSES_MIN)}
+
+    # What happens.
+
+    def on_turn(
+        self,
+        state: Snapshot,
+        now: float,
+        events: Sequence[Event],
+        decisions: Sequence[Decision],
+    ) -> None:
+        """Keep a turn of the loop until the next forecast."""
+        over = (tuple(state.completed.items()), tuple(state.failed))  # type: ignore[attr-defined]
+        self._turns.append((now, events, decisions, *over))
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something has happened since the last forecast."""
+        return bool(self._turns)
+
+    def learn(self) -> None:
+        """Learn from the turns since the last call. O(events of these)."""
+        while self._turns:
+            now, events, decisions, completed, failed = self._turns.popleft()
+            for event in events:
+                if isinstance(event, TaskFinished):
+                    if life := self._lives.get(event.phase.job):
+                        seconds = life.seconds.setdefault(event.phase.phase, [])
+                        seconds.append(event.seconds)
+                elif isinstance(event, JobArrived):
+                    self._lives[event.job.id] = _Life(event.job)
+                    self.arrivals.note(job_now(event.job, self._cluster))
+                elif isinstance(event, SchedulerChanged):
+                    self._forget_errors()
+            for one in launches(events, decisions):
+                life = self._lives.get(one.phase.job)
+                if life and life.began == inf:
+                    life.began = now
+                    if life.start:
+                        self.starts.note(life.start, now)
+            for job, at in completed:
+                self._end(job, at)
+            for job in failed:
+                self._end(job, None)
+
+    def _end(self, job: str, at: float | None) -> None:
+        """A job is over: completed at this instant, or failed."""
+        life = self._lives.pop(job, None)
+        if life is None:
+            return
+        means = {name: sum(one) / len(one) for name, one in life.seconds.items()}
+        user = life.job.user or life.job.pool
+        for phase in life.job.phases:
+            if phase.name in means:
+                base, _ = base_of(life.job, phase)
+                self.past.note(user, life.job.program, base, means[phase.name])
+        self._of_user[user] += 1
+        self.arrivals.note_end(job, means)
+        if at is not None:
+            for issued in (life.end, life.end_begun):
+                if issued:
+                    self.ends.note(issued, at)
+
+    def _forget_errors(self) -> None:
+        """Errors of another scheduler say nothing."""
+        self.starts, self.ends = Calibration(self.confidence), Calibration(self.confidence)
+        for life in self._lives.values():
+            life.start = life.end = life.end_begun = None
+
+    # Forecasts.
+
+    def forecast(self, picture: Picture) -> dict[str, Eta]:
+        """The forecast for each job of a picture, and note it for later corrections."""
+        self.learn()
+        if picture.scheduler != self.scheduler:
+            if self.scheduler:
+                self._forget_errors()
+            self.scheduler = picture.scheduler
+        courses = self.courses_of(picture)
+        found, waiting = {}, sum(job.began == inf for job in picture.jobs)
+        raw_starts, raw_ends = (
+            self._ranges(values, picture.now) for values in (courses.starts, courses.ends)
+        )
+        for number, job in enumerate(picture.jobs):
+            has_begun = job.began < inf
+            name = class_of(self._of_user[job.user], waiting)
+            start, end = raw_starts[number], raw_ends[number]
+            end_name = BEGUN if has_begun else name
+            given_start = None if has_begun else self.starts.correct(start, name)
+            given_end = self.ends.correct(
+                end, end_name, given_start.low if given_start else 0.0
+            )
+            life = self._lives.get(job.id)
+            if life is not None:
+                self._issue(life, picture.now, name, start, end, given_start, given_end)
+            found[job.id] = Eta(
+                job=job.id,
+                start=None if given_start is None else _at(given_start, picture.now),
+                end=_at(given_end, picture.now),
+                at=picture.now,
+                confidence=self.confidence,
+                past=self.ends.noted,
+            )
+        return found
+
+    def _issue(
+        self,
+        life: _Life,
+        now: float,
+        name: str,
+        start: Range,
+        end: Range,
+        given_start: Range | None,
+        given_end: Range,
+    ) -> None:
+        """Note the first forecast of a job, and the first one since it began."""
+        if given_start is not None:
+            if life.start is None:
+                life.start = Issued(name, now, start, given_start)
+                life.end = Issued(name, now, end, given_end)
+        elif life.end_begun is None:
+            life.end_begun = Issued(BEGUN, now, end, given_end)
+
+    def courses_of(self, picture: Picture) -> Courses:
+        """Simulate a picture."""
+        count = COURSES if len(picture.jobs) < MANY_JOBS else COURSES_MIN
+        return simulated(picture, self.past, self.arrivals, self._draws[count])
+
+    def _ranges(self, values: Floats, now: float) -> list[Range]:
+        """The raw range of each row, in seconds from now."""
+        courses = values.shape[1]
+        part = (1 - self.confidence) / 2
+        places = [min(courses - 1, round(courses * at)) for at in (part, 0.5, 1 - part)]
+        found = np.sort(values, axis=1)[:, places] - now
+        return [Range(*map(float, row)) for row in found]
+
+    def what_if(self, picture: Picture, other: Picture) -> WhatIf:
+        """The course of a picture beside that of another one, by the same random numbers."""
+        self.learn()
+        before, after = self.courses_of(picture), self.courses_of(other)
+        etas = [self._plain(*pair) for pair in ((picture, before), (other, after))]
+        rows = {job.id: k for k, job in enumerate(picture.jobs)}
+        changes = []
+        for number, job in enumerate(other.jobs):
+            row = rows.pop(job.id, None)
+            was = None if row is None else etas[0][job.id]
+            now = etas[1][job.id]
+            late = _late(after, number, job.deadline)
+            late_before = 0.0 if row is None else _late(before, row, job.deadline)
+            if was is None or _differs(was, now) or abs(late - late_before) > SLIGHT_PART:
+                changes.append(Changed(job.id, was, now, late_before, late))
+        changes.sort(key=lambda one: (one.before is not None, -_delay(one), one.job))
+        measures = {
+            name: (measure(picture, before), measure(other, after))
+            for name, measure in MEASURES.items()
+        }
+        return WhatIf(picture.now, tuple(changes), measures)
+
+    def _plain(self, picture: Picture, courses: Courses) -> dict[str, Eta]:
+        """Forecasts that are not noted."""
+        waiting = sum(job.began == inf for job in picture.jobs)
+        starts, ends = (
+            self._ranges(values, picture.now) for values in (courses.starts, courses.ends)
+        )
+        found = {}
+        for job, start, end in zip(picture.jobs, starts, ends, strict=True):
+            has_begun = job.began < inf
+            name = class_of(self._of_user[job.user], waiting)
+            found[job.id] = Eta(
+                job=job.id,
+                start=None if has_begun else _at(self.starts.correct(start, name), picture.now),
+                end=_at(self.ends.correct(end, BEGUN if has_begun else name), picture.now),
+                at=picture.now,
+                confidence=self.confidence,
+                past=self.ends.noted,
+            )
+        return found
+
+    # What is kept across restarts.
+
+    def plain(self) -> dict[str, Any]:
+        """Errors and times of the past as values of JSON: see `restore`."""
+        return {
+            "scheduler": self.scheduler,
+            "starts": self.starts.plain(),
+            "ends": self.ends.plain(),
+            "past": self.past.plain(),
+        }
+
+    def restore(self, plain: Mapping[str, Any]) -> None:
+        """What was kept. ValueError, KeyError or TypeError if it is something else."""
+        starts = Calibration.of(plain["starts"], self.confidence)
+        ends = Calibration.of(plain["ends"], self.confidence)
+        past = PastWork.of(plain["past"])
+        self.scheduler, self.starts, self.ends, self.past = (
+            str(plain["scheduler"]), starts, ends, past,
+        )  # fmt: skip
+
+
+def _at(range_: Range, now: float) -> Range:
+    """The range as instants."""
+    return Range(range_.low + now, range_.median + now, range_.high + now)
+
+
+def _late(courses: Courses, row: int, deadline: float) -> float:
+    return float((courses.ends[row] > deadline).mean()) if isfinite(deadline) else 0.0
+
+
+def _delay(change: Changed) -> float:
+    if change.before is None or change.after is None:
+        return 0.0
+    delay = change.after.end.median - change.before.end.median
+    return delay if isfinite(delay) else inf
+
+
+def _differs(before: Eta, after: Eta) -> bool:
+    old, new = before.end.median, after.end.median
+    if not (isfinite(old) and isfinite(new)):
+        return old != new
+    return abs(new - old) > max(SLIGHT_SECONDS, SLIGHT_PART * (old - before.at))
+
+
+def _mean_response(picture: Picture, courses: Courses) -> float:
+    arrivals = np.array([job.arrival for job in picture.jobs])
+    return float((courses.ends - arrivals[:, None]).mean()) if len(arrivals) else 0.0
+
+
+def _last_end(picture: Picture, courses: Courses) -> float:
+    return float(courses.ends.max(axis=0).mean() - picture.now) if picture.jobs else 0.0
+
+
+def _mean_late(picture: Picture, courses: Courses) -> float:
+    deadlines = np.array([job.deadline for job in picture.jobs])
+    return (
+        float((courses.ends > deadlines[:, None]).sum(axis=0).mean()) if picture.jobs else 0.0
+    )
+
+
+MEASURES: Mapping[str, Any] = {
+    "mean response": _mean_response,
+    "end of the last job": _last_end,
+    "missed deadlines": _mean_late,
+}
+"""What a change is measured by: seconds, seconds from now, and jobs; means of the courses."""

@@ -1,0 +1,308 @@
+"""What a forecast needs of the present state: a copy that another thread may read.
+
+`picture_of` costs O(phases and running tasks) in the thread of the loop, some 10 us for each
+job; all else of a forecast costs nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import NamedTuple
+
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.errors import InputError, shown, suggestion
+from slotwise.core.estimation import DEFAULT_WORK
+from slotwise.core.job import PRIORITIES, Job, Phase
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.resources import Resources, with_slots
+from slotwise.core.snapshot import Snapshot
+
+
+class PhaseNow(NamedTuple):
+    """A phase that is not done.
+
+    waits_for  the phases of its job that are not done and must be
+    pending    the tasks that have not begun, or the gangs; `width` slots each, at most `room`
+               at once, and each takes `takes` of all hosts together
+    base       the seconds that are stated for a task, or assumed; `is_stated` says which
+    expected   the seconds that the scheduler estimates now for a task
+    measured   the mean seconds of the `done` tasks, if there are some
+    begun      when each running task, or gang, began
+    """
+
+    name: str
+    waits_for: Sequence[str]
+    pending: int
+    width: int
+    room: int
+    takes: Resources
+    base: float
+    is_stated: bool
+    expected: float
+    measured: float = 0.0
+    done: int = 0
+    begun: Sequence[float] = ()
+
+
+class JobNow(NamedTuple):
+    """A job that is not over, with its phases that are not done.
+
+    user    whose it is; its pool if it names nobody
+    after   the jobs that are not over and must be
+    began   when its first task began; infinity before
+    first   whether the scheduler has allocated slots to it
+    """
+
+    id: str
+    user: str
+    program: str
+    pool: str
+    weight: float
+    priority: float
+    arrival: float
+    deadline: float
+    longest: float
+    phases: Sequence[PhaseNow]
+    after: Iterable[str] = ()
+    began: float = inf
+    first: bool = False
+
+
+class PoolNow(NamedTuple):
+    """A pool that holds jobs: what it gets of all slots, with the pools around it.
+
+    weight  the part of the slots that its weight gives it if all pools are busy
+    """
+
+    name: str
+    weight: float
+    slots_min: float
+    slots_max: float
+    in_turn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The present state: hosts, pools, jobs, and by which scheduler they are served."""
+
+    now: float
+    scheduler: str
+    penalty: str
+    hosts: tuple[Host, ...]
+    kinds: tuple[str, ...]
+    pools: Mapping[str, PoolNow]
+    jobs: tuple[JobNow, ...]
+    kind_of: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """What the hosts have together, slots first."""
+        found = dict.fromkeys(self.kinds, 0)
+        for host in self.hosts:
+            for name, amount in host.amounts.pairs:
+                found[name] = found.get(name, 0) + amount
+        return found
+
+
+def picture_of(state: Snapshot, scheduler: str, penalty: str) -> Picture:
+    """A copy of what forecasts need, by the thread of the loop.
+
+    scheduler, penalty  as the run began; a change by the user goes before them
+    """
+    waiting = state.awaiting_jobs
+    jobs = [
+        _job_now(state, phases)
+        for phases in (
+            *state.jobs_left(),
+            *map(state.phases_of, state.not_admitted),
+        )
+        if phases
+    ]
+    jobs = [replace_after(job, waiting) if job.id in waiting else job for job in jobs]
+    hosts = tuple(host for host in state.cluster.hosts if host.name not in state.lost)
+    return Picture(
+        now=state.now,
+        scheduler=state.scheduler or scheduler,
+        penalty=penalty if state.objective is None else state.objective[0],
+        hosts=hosts,
+        kinds=tuple(state.cluster.capacity),
+        pools=pools_now(state.pools, {job.pool for job in jobs}, hosts),
+        jobs=tuple(jobs),
+    )
+
+
+def replace_after(job: JobNow, waiting: Mapping[str, Iterable[str]]) -> JobNow:
+    """The job with those that it waits for."""
+    return job._replace(after=tuple(waiting[job.id]))
+
+
+def _job_now(state: Snapshot, phases: Sequence[PhaseState]) -> JobNow:
+    job = phases[0].job
+    found, began, first = [], inf, False
+    for phase in phases:
+        if phase.done or phase.launches:
+            began = min(began, state.now)
+        first |= phase.allocated > 0
+        count = phase.phase.tasks.count - phase.done - phase.dropped
+        if count > 0:
+            found.append(_phase_now(state, phase, count))
+    begun = [at for one in found for at in one.begun]
+    return _job(job, found, min([began, *begun]), first)
+
+
+def _job(
+    job: Job, phases: Sequence[PhaseNow], began: float = inf, first: bool = False
+) -> JobNow:
+    return JobNow(
+        id=job.id,
+        user=job.user or job.pool,
+        program=job.program,
+        pool=job.pool,
+        weight=job.share_weight,
+        priority=PRIORITIES[job.priority],
+        arrival=job.arrival,
+        deadline=inf if job.deadline is None else job.deadline,
+        longest=job.time_limit or inf,
+        phases=phases,
+        began=began,
+        first=first,
+    )
+
+
+def _phase_now(state: Snapshot, phase: PhaseState, count: int) -> PhaseNow:
+    """A phase of which this number of tasks is not done."""
+    begun = [started for started, _ in phase.attempts()]
+    base, is_stated = base_of(phase.job, phase.phase)
+    left = phase.work_left(state.now) / phase.width / max(1, count)
+    measured = phase.attained(state.now) if phase.done else 0.0
+    if phase.done:
+        elapsed = sum([state.now - at for at in begun])
+        measured = max(0.0, measured / phase.width - elapsed) / phase.done
+    gang = phase.phase.tasks.count if phase.is_gang else 1
+    return PhaseNow(
+        name=phase.id.phase,
+        waits_for=tuple(phase.waits_for),
+        pending=max(0, count - len(begun)) // gang,
+        width=phase.unit,
+        room=max(1, phase.max_share // phase.unit),
+        takes=_taken(phase.request, gang),
+        base=base,
+        is_stated=is_stated,
+        expected=base if phase.job.time_requested is not None else left,
+        measured=measured,
+        done=phase.done,
+        begun=begun[::gang],
+    )
+
+
+def _taken(request: Resources, gang: int) -> Resources:
+    if gang == 1:
+        return request
+    return Resources({name: amount * gang for name, amount in request.pairs})
+
+
+def base_of(job: Job, phase: Phase) -> tuple[float, bool]:
+    """The seconds that are stated for a task of a phase, else the default; and whether."""
+    if job.time_requested is not None:
+        return job.time_requested, True
+    total = phase.tasks.work_total()
+    return (DEFAULT_WORK, False) if total is None else (total / phase.tasks.count, True)
+
+
+def job_now(job: Job, cluster: Cluster) -> JobNow:
+    """A job that has not arrived."""
+    phases = []
+    for phase in job.phases:
+        gang = phase.tasks.count if phase.is_gang else 1
+        base, is_stated = base_of(job, phase)
+        kind = cluster.slot_kind(phase.kind)
+        phases.append(
+            PhaseNow(
+                name=phase.name,
+                waits_for=tuple(phase.waits_for),
+                pending=phase.tasks.count // gang,
+                width=phase.unit,
+                room=max(1, phase.slots_most // phase.unit),
+                takes=_taken(with_slots(kind, phase.slots, phase.needs), gang),
+                base=base,
+                is_stated=is_stated,
+                expected=base,
+            )
+        )
+    return _job(job, phases)._replace(after=tuple(job.predecessors))
+
+
+def pools_now(
+    tree: PoolTree, names: Iterable[str], hosts: Sequence[Host]
+) -> dict[str, PoolNow]:
+    """The pools of these jobs; shares of kinds of slots count together."""
+    slots = float(sum(sum(host.slots.values()) for host in hosts))
+    found = {}
+    for name in sorted(names):
+        weight, most = 1.0, inf
+        for pool in tree.path(name):
+            among = [one for one in tree.values() if one.parent == pool.parent]
+            weight *= pool.weight / (sum([one.weight for one in among]) or 1.0)
+            most = min(most, _slots(pool.slots_max, slots, inf))
+            most = 0.0 if not pool.weight and not pool.slots_min else most
+        own = tree[name]
+        least = min(_slots(own.slots_min, slots, 0.0), most)
+        found[name] = PoolNow(name, max(weight, 1e-9), least, most, own.policy == "fifo")
+    return found
+
+
+def _slots(stated: Mapping[str, int | str], slots: float, none: float) -> float:
+    """The slots of a share, of all kinds together."""
+    parts = [
+        slots * float(one[:-1]) / 100 if isinstance(one, str) else float(one)
+        for one in stated.values()
+    ]
+    return sum(parts) if parts else none
+
+
+# What if: the picture after a change.
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What may be asked about: jobs that arrive now, other pools, scheduler or hosts.
+
+    pools  all pools, as after a change of pools; None: as they are
+    """
+
+    jobs: tuple[Job, ...] = ()
+    pools: tuple[Pool, ...] | None = None
+    scheduler: str | None = None
+    hosts: tuple[Host, ...] = ()
+    without_hosts: tuple[str, ...] = ()
+
+
+def changed(picture: Picture, change: Change, cluster: Cluster, tree: PoolTree) -> Picture:
+    """The picture after a change. InputError for hosts that are not present, or already are.
+
+    cluster, tree  the present ones
+    """
+    names = {host.name for host in picture.hosts}
+    for name in change.without_hosts:
+        if name not in names:
+            raise InputError(
+                f"without_hosts: unknown host {shown(name)}; {suggestion(name, sorted(names))}"
+            )
+    for host in change.hosts:
+        if host.name in names - set(change.without_hosts):
+            raise InputError(f"hosts: {shown(host.name)} is present already; give another name")
+    hosts = [host for host in picture.hosts if host.name not in change.without_hosts]
+    hosts += change.hosts
+    jobs = [*picture.jobs, *(job_now(job, cluster) for job in change.jobs)]
+    tree = tree if change.pools is None else PoolTree(change.pools)
+    named = {job.pool for job in jobs}
+    return replace(
+        picture,
+        hosts=tuple(hosts),
+        jobs=tuple(job._replace(arrival=max(job.arrival, 0.0)) for job in jobs),
+        pools=pools_now(tree.with_pools(sorted(named)), named, hosts),
+        scheduler=change.scheduler or picture.scheduler,
+    )

@@ -1,0 +1,202 @@
+"""The forecasts of a session, or of a server: made by a thread of their own, within 2 % of a
+processor, and kept across restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from slotwise.core.errors import InputError
+from slotwise.core.loop import Record
+from slotwise.core.state import State
+from slotwise.forecast.courses import prepare
+from slotwise.forecast.eta import Eta, WhatIf
+from slotwise.forecast.forecaster import Forecaster
+from slotwise.forecast.picture import Change, Picture, changed, picture_of
+from slotwise.policy.scheduler import SCHEDULERS
+
+T = TypeVar("T")
+
+PROCESSOR_PART = 0.02
+"""The part of one processor that forecasts take on average."""
+
+SAVED_SECONDS = 0.5
+"""The most seconds of a processor that may be used at once after a rest."""
+
+REST_SECONDS = 1.0
+"""The least seconds between two forecasts that nobody waits for."""
+
+WRITE_SECONDS = 60.0
+"""Seconds between two writes of what was learned."""
+
+WAIT_SECONDS = 0.1
+"""How long a question waits for the first forecast of a job, unless it says otherwise."""
+
+
+class Loop(Protocol):
+    """What forecasts need of a scheduling loop that runs in another thread."""
+
+    state: State
+    scheduler_name: str
+    penalty: str
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Call a function in the thread of the loop."""
+        ...
+
+    def observe(self, record: Record) -> None:
+        """Call a record for each turn from now on, in the thread of the loop."""
+        ...
+
+
+class Forecasts:
+    """Forecasts of all jobs of a loop, renewed as often as the processor time allows.
+
+    With 1,000 jobs they are at most 10 s old, with 10,000 at most 60 s. Any thread may ask.
+    """
+
+    def __init__(self, loop: Loop, kept: Path | None = None) -> None:
+        """`kept`: the file that keeps what is learned; it may be missing or damaged."""
+        self._loop, self._kept = loop, kept
+        self._lock = threading.Lock()  # Of the forecaster, which one thread uses at a time.
+        self._changed = threading.Condition()
+        self._etas: Mapping[str, Eta] = {}
+        self._at = -1.0
+        self._is_closed = self._is_wanted = False
+        self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
+        self._cost, self._written = 0.0, time.monotonic()
+        self._forecaster = Forecaster(loop.ask(lambda: loop.state.cluster))
+        self._load()
+        loop.observe(
+            lambda now, events, decisions: self._forecaster.on_turn(
+                loop.state, now, events, decisions
+            )
+        )
+        self._thread = threading.Thread(
+            target=self._run, name="slotwise forecasts", daemon=True
+        )
+        self._thread.start()
+
+    def etas(self) -> Mapping[str, Eta]:
+        """The last forecast of each job, without waiting; the clock is that of the loop."""
+        return self._etas
+
+    def eta(self, job: str, timeout: float | None = None) -> Eta | None:
+        """The last forecast of a job; None if it is over, unknown, or has none in time.
+
+        It waits for the first forecast of a job, at most `timeout` seconds.
+        """
+        until = time.monotonic() + (WAIT_SECONDS if timeout is None else timeout)
+        with self._changed:
+            while job not in self._etas and not self._is_closed:
+                self._is_wanted = True
+                self._changed.notify_all()
+                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                    break
+            return self._etas.get(job)
+
+    def what_if(self, change: Change) -> WhatIf:
+        """The present course beside that after a change, simulated now.
+
+        InputError for an unknown scheduler, for inconsistent pools, or for hosts that are not
+        there, or there already. It costs as much as two forecasts.
+        """
+        if change.scheduler is not None and change.scheduler not in SCHEDULERS:
+            names = ", ".join(SCHEDULERS)
+            raise InputError(f"unknown scheduler {change.scheduler!r}; expected one of {names}")
+        state = self._loop.state
+
+        def read() -> tuple[Picture, Picture]:
+            picture = self._picture()
+            return picture, changed(picture, change, state.cluster, state.pools)
+
+        pictures = self._loop.ask(read)
+        with self._lock:
+            return self._forecaster.what_if(*pictures)
+
+    def close(self) -> None:
+        """End the thread and keep what was learned. Idempotent."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._changed.notify_all()
+        self._thread.join()
+        with self._lock:
+            self._forecaster.learn()
+            self._save()
+
+    def _picture(self) -> Picture:
+        return picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+
+    def _run(self) -> None:
+        prepare()  # Not counted: it is done once.
+        while self._wait():
+            began, used = time.perf_counter(), time.thread_time()
+            taken = 0.0
+
+            def read() -> Picture:
+                nonlocal taken
+                start = time.perf_counter()
+                picture = self._picture()
+                taken = time.perf_counter() - start
+                return picture
+
+            picture = self._loop.ask(read)
+            with self._lock:
+                found = self._forecaster.forecast(picture)
+            with self._changed:
+                self._etas, self._at = found, picture.now
+                self._cost = time.thread_time() - used + taken
+                self._credit -= self._cost
+                self._changed.notify_all()
+            if began - self._written > WRITE_SECONDS:
+                self._written = began
+                self._save()
+
+    def _wait(self) -> bool:
+        """Wait until forecasts are due; False at the end."""
+        began = time.monotonic()
+        with self._changed:
+            while not self._is_closed:
+                now = time.monotonic()
+                self._credit += PROCESSOR_PART * (now - self._credit_at)
+                self._credit = min(self._credit, max(SAVED_SECONDS, self._cost))
+                self._credit_at = now
+                rest = 0.0 if self._is_wanted else began + REST_SECONDS - now
+                lacks = (0.0 if self._is_wanted else self._cost) - self._credit
+                rest = max(rest, lacks / PROCESSOR_PART)
+                if rest <= 0 and (self._is_wanted or self._has_work):
+                    self._is_wanted = False
+                    return True
+                self._changed.wait(max(rest, REST_SECONDS / 10) if rest > 0 else REST_SECONDS)
+        return False
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._etas) or self._forecaster.has_news
+
+    # What is kept.
+
+    def _load(self) -> None:
+        if self._kept is None or not self._kept.exists():
+            return
+        try:
+            self._forecaster.restore(json.loads(self._kept.read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return  # It is learned again, and the file is replaced.
+
+    def _save(self) -> None:
+        if self._kept is None:
+            return
+        try:
+            made = self._kept.with_name(f".{self._kept.name}.{os.getpid()}")
+            made.write_text(json.dumps(self._forecaster.plain()), "utf-8")
+            os.replace(made, self._kept)
+        except OSError:
+            return  # A full disk: the next write may succeed.
