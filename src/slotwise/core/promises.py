@@ -348,7 +348,7 @@ class Promises:
         if phase.running - phase.slots_on_lost_hosts < phase.phase.slots_min:
             return True
         for share in path_to(phase.pool):
-            if share.held < share.min_share:
+            if share.min_share > 0 and share.held < share.min_share:
                 reserved = 0
                 for one in self.open.values():
                     phases = self._phases_of(one.decision.job)
@@ -359,12 +359,19 @@ class Promises:
                     return True
         return False
 
+    def comes_first(self, phase: PhaseState) -> bool:
+        """Whether a phase is guaranteed slots by a promise that is due, and lacks some."""
+        promise = self.open.get(phase.id.job)
+        held = phase.running - phase.slots_on_lost_hosts
+        return promise is not None and held < promise.guaranteed.get(phase.id.phase, 0)
+
     def launched(self, phase: PhaseState, now: float, speed: float) -> None:
         """A task was launched."""
         rooms = self._rooms.get(phase.slot_kind) if self._rooms else None
         if rooms is not None:
             until = _end_of(phase, now, speed)
-            is_other = not phase.is_gang and phase.id.job not in self.open
+            is_first = not phase.is_gang or not phase.running
+            is_other = is_first and phase.id.job not in self.open
             if is_other and not rooms.permits(phase, until):
                 self.disturb("min_shares")
             rooms.take(phase, until, phase.width)
