@@ -9,13 +9,35 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf, log, nextafter, sqrt
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import AcceptPromise
+from slotwise.core.decisions import (
+    AcceptPromise,
+    Adjust,
+    BreakPromise,
+    Decision,
+    Defer,
+    GiveUp,
+    GuaranteePromise,
+    Launch,
+    PromiseCause,
+    Reallocate,
+    RefusePromise,
+)
+from slotwise.core.events import (
+    Event,
+    HostDrained,
+    HostLost,
+    HostRemoved,
+    HostResized,
+    PoolsChanged,
+    TaskFailed,
+    TaskKilled,
+)
 from slotwise.core.job import Job
 from slotwise.core.objective import met_until
 from slotwise.core.phase_state import PhaseState
@@ -153,7 +175,7 @@ class OpenPromise:
     begins: float = inf
     is_due: bool = False
     guaranteed: Mapping[str, int] = field(default_factory=dict)
-    disturbed: set[str] = field(default_factory=set)
+    disturbed: set[PromiseCause] = field(default_factory=set)
 
     @property
     def late_from(self) -> float:
@@ -238,7 +260,7 @@ class Rooms:
         return [share for share in (phase.pool, *phase.pool.above) if share in self._left]
 
 
-class Promises:
+class OpenPromises:
     """All promises of a run. With none, nothing of this costs more than a comparison.
 
     asked  the jobs that ask for a promise and have no answer yet, in order of arrival
@@ -250,16 +272,17 @@ class Promises:
         self.open: dict[str, OpenPromise] = {}
         self._phases_of = phases_of
         self._rooms: dict[str, Rooms] | None = None
-        self._speed = 1.0
+        self._at, self._speed = -inf, 1.0
 
     @property
     def is_used(self) -> bool:
         """Whether a promise is asked for or open."""
         return bool(self.asked or self.open)
 
-    def ask(self, job: Job) -> None:
-        """A job arrived that asks for a promise."""
-        self.asked[job.id] = None
+    def arrive(self, job: Job) -> None:
+        """A job has arrived, which may ask for a promise."""
+        if job.promise is not None:
+            self.asked[job.id] = None
 
     def accept(self, decision: AcceptPromise) -> None:
         """A promise is open from now on."""
@@ -269,19 +292,35 @@ class Promises:
         self._rooms = None
 
     def end(self, job: str) -> OpenPromise | None:
-        """A job is over, or its promise is broken."""
+        """A job is over, or gets no promise, or no more."""
         self.asked.pop(job, None)
         self._rooms = None
         return self.open.pop(job, None)
 
-    def disturb(self, cause: str, job: str | None = None) -> None:
-        """Something has happened that may break the promise of a job, or any."""
+    def note(self, entry: Event | Decision) -> None:
+        """While promises are open: an entry is about to be applied."""
+        if isinstance(entry, Launch):
+            phases = self._phases_of(entry.phase.job)
+            self._launched(next(phase for phase in phases if phase.id == entry.phase))
+            return
+        if isinstance(entry, GiveUp):
+            self.end(entry.job)
+        elif isinstance(entry, TaskFailed | TaskKilled):
+            is_lost = isinstance(entry, TaskFailed) and entry.lost
+            ended: PromiseCause = "min_shares" if isinstance(entry, TaskKilled) else "failures"
+            self._disturb("hosts" if is_lost else ended, entry.phase.job)
+        elif isinstance(entry, HostLost | HostDrained | HostRemoved | HostResized):
+            self._disturb("hosts")
+        elif isinstance(entry, PoolsChanged):
+            self._disturb("pools")
+        elif isinstance(entry, Reallocate | Adjust | Defer):
+            return
+        self._rooms = None
+
+    def _disturb(self, cause: PromiseCause, job: str | None = None) -> None:
+        """Something happens that may break the promise of a job, or any."""
         for name in self.open if job is None else self.open.keys() & {job}:
             self.open[name].disturbed.add(cause)
-
-    def outdate(self) -> None:
-        """Time passes, and events come."""
-        self._rooms = None
 
     def refresh(
         self,
@@ -295,9 +334,11 @@ class Promises:
 
         O(running tasks + promises), for the kinds of slots with promises.
         """
-        if self._rooms is not None:
+        for job in [job for job in (*self.asked, *self.open) if not self._phases_of(job)]:
+            self.end(job)
+        if self._rooms is not None and now == self._at:
             return
-        self._speed, self._rooms = slowest(cluster), {}
+        self._at, self._speed, self._rooms = now, slowest(cluster), {}
         for promise in self.open.values():
             phases = self._phases_of(promise.decision.job)
             left = tasks_left(phases, promise.decision.factors)
@@ -330,7 +371,7 @@ class Promises:
             rooms.reserve(one, [(phase, ends.get(phase.id, ())) for phase in phases])
         return rooms
 
-    def permits(self, phase: PhaseState, now: float) -> bool:
+    def permits(self, phase: PhaseState) -> bool:
         """Whether a launch of this phase now leaves enough slots for all reservations.
 
         Min shares come first: neither a pool nor a phase waits that is below its own.
@@ -338,7 +379,7 @@ class Promises:
         rooms = self._rooms.get(phase.slot_kind) if self._rooms else None
         if rooms is None or self._is_below_least(phase):
             return True
-        return rooms.permits(phase, _end_of(phase, now, self._speed))
+        return rooms.permits(phase, _end_of(phase, self._at, self._speed))
 
     def _is_below_least(self, phase: PhaseState) -> bool:
         """Whether a phase, or a pool that it is in, holds less than its own min share.
@@ -365,19 +406,18 @@ class Promises:
         held = phase.running - phase.slots_on_lost_hosts
         return promise is not None and held < promise.guaranteed.get(phase.id.phase, 0)
 
-    def launched(self, phase: PhaseState, now: float, speed: float) -> None:
-        """A task was launched."""
+    def _launched(self, phase: PhaseState) -> None:
+        """A task is launched; for a min share, also if that leaves too few slots."""
         rooms = self._rooms.get(phase.slot_kind) if self._rooms else None
         if rooms is not None:
-            until = _end_of(phase, now, speed)
+            until = _end_of(phase, self._at, self._speed)
             is_first = not phase.is_gang or not phase.running
-            is_other = is_first and phase.id.job not in self.open
-            if is_other and not rooms.permits(phase, until):
-                self.disturb("min_shares")
+            if is_first and phase.id.job not in self.open and not rooms.permits(phase, until):
+                self._disturb("min_shares")
             rooms.take(phase, until, phase.width)
 
     def next_wakeup(self, now: float) -> float:
-        """The next instant at which a promise is due, or ends, or is broken."""
+        """The next instant at which a promise is due, or ends, or is broken; inf if none is."""
         return min(
             [
                 at
@@ -398,3 +438,38 @@ def _end_of(phase: PhaseState, now: float, speed: float) -> float:
     """When a task that begins now will have ended, at the confidence."""
     seconds = phase.work.longest * factor_of(phase.work, phase.done)
     return now + min(seconds / speed, phase.job.time_limit or inf)
+
+
+# What decisions on promises change of the state. It is a part of the module of `State`.
+
+
+def promise_handlers(state: Any) -> dict[type, Callable[[Any], None]]:
+    """What applies each of these decisions to a `State`."""
+    promises: OpenPromises = state.promises
+
+    def guarantee(decision: GuaranteePromise) -> None:
+        promise = promises.open[decision.job]
+        promise.is_due, promise.guaranteed = True, decision.slots
+        _set_min_shares(state, decision.job, decision.slots)
+
+    def end(decision: RefusePromise | BreakPromise) -> None:
+        promise = promises.end(decision.job)
+        if promise is not None and promise.is_due:
+            _set_min_shares(state, decision.job, promise.stated)
+
+    return {
+        AcceptPromise: promises.accept,
+        GuaranteePromise: guarantee,
+        RefusePromise: end,
+        BreakPromise: end,
+    }
+
+
+def _set_min_shares(state: Any, name: str, slots: Mapping[str, int]) -> None:
+    """Set the min shares of the phases of a job; 0 for those that are not named."""
+    job = state._jobs.job(name)
+    phases = tuple(replace(one, slots_min=slots.get(one.name, 0)) for one in job.phases)
+    state._jobs.replace(replace(job, phases=phases))
+    for phase in state.phases_of(name):
+        state._of_kind[phase.slot_kind].guarantee(phase)
+    state._reallocate_now()

@@ -21,7 +21,7 @@ from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
 from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
-from slotwise.core.promises import Promises
+from slotwise.core.promises import OpenPromises
 from slotwise.core.ready_phases import ReadyPhases
 from slotwise.core.resources import Resources
 from slotwise.core.shares import SharesByKind
@@ -88,7 +88,7 @@ class Snapshot:
         self._jobs = Jobs(cluster.capacity, self.doomed, over_most, user)
         self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(hosts.free)
-        self.promises = Promises(self._jobs.phases_of)
+        self.promises = OpenPromises(self._jobs.phases_of)
 
     _learned: Learned
     _default_work: float
@@ -102,7 +102,7 @@ class Snapshot:
             work.enter(job.pool)
         return works
 
-    def refresh_promises(self) -> Promises:
+    def refresh_promises(self) -> OpenPromises:
         """The promises, with the latest starts and the room of this instant."""
         held = self.holding, self.capacity
         self.promises.refresh(self.now, self.cluster, self.lost, *held)

@@ -8,26 +8,21 @@ When hosts come, go or do not respond, which is rare, all shares are recounted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import (
-    AcceptPromise,
     Adjust,
-    BreakPromise,
     Decision,
     Defer,
     Enqueue,
     GiveUp,
-    GuaranteePromise,
     Launch,
     Preempt,
     Reallocate,
-    RefusePromise,
     Release,
     Retry,
     WouldPreempt,
@@ -72,6 +67,7 @@ from slotwise.core.phase_state import PhaseState, group_phases, phases_below
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
+from slotwise.core.promises import promise_handlers
 from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
@@ -159,10 +155,7 @@ class State(Snapshot):
             Release: self._release,
             GiveUp: self._give_up,
             Retry: self._retry,
-            AcceptPromise: self.promises.accept,
-            RefusePromise: self._promise_refused,
-            GuaranteePromise: lambda decision: self._guarantee(decision.job, decision.slots),
-            BreakPromise: lambda decision: self._end_promise(decision.job),
+            **promise_handlers(self),
         }
 
     @property
@@ -172,8 +165,9 @@ class State(Snapshot):
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
-        if entry.__class__ not in UNSEEN:
-            self.has_changed = True
+        self.has_changed = self.has_changed or entry.__class__ not in UNSEEN
+        if self.promises.open:
+            self.promises.note(entry)
         self._handlers[entry.__class__](entry)
 
     def expect_estimates(self) -> None:
@@ -183,24 +177,24 @@ class State(Snapshot):
     def at(self, now: float) -> State:
         """The state at this instant, for reading only (as a `Snapshot`)."""
         assert now >= self.now, "time never runs back"
-        free_of_kind = self._hosts.free
         for kind, offers in self._offers.items():
-            offers.end_turn(self.now, has_free=bool(free_of_kind[kind].by_host))
+            offers.end_turn(self.now, has_free=bool(self._hosts.free[kind].by_host))
         self.now = now
         self.queues.has_time_passed = True
         self.adopted.clear()
         if self.completed or self.failed:
             self._jobs.new_turn()
-        for free in free_of_kind.values():
+        for free in self._hosts.free.values():
             free.freed.clear()
         self._shares.at(now)
-        if self.promises.open:
-            self.promises.outdate()
         return self
 
     def next_wakeup(self) -> float | None:
         """The next instant at which the scheduler must run even without events, if any."""
-        wake, now = self._shares.next_alarm(), self.now
+        wake, now = (
+            min(self._shares.next_alarm(), self.promises.next_wakeup(self.now)),
+            self.now,
+        )
         if self.has_changed and now < self.epoch_ends < wake and self._phases:
             wake = self.epoch_ends
         if self.is_stale and now < self.reallocates_from < wake:
@@ -211,8 +205,6 @@ class State(Snapshot):
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)
-        if self.promises.open:
-            wake = min(wake, self.promises.next_wakeup(now))
         if (spared or self.pools.stop_limits) and self._shares.has_overdue:
             wake = min([wake, *spared[:1], self.more_stops_from()])
         return None if wake == inf else wake
@@ -222,8 +214,7 @@ class State(Snapshot):
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
         self._add_pool_of(job)
-        if job.promise is not None:
-            self.promises.ask(job)
+        self.promises.arrive(job)
         admitted = self._jobs.arrive(job, self.pools, self._phase)
         group_phases(self._jobs.phases_of(job.id))
         for phase in self._jobs.phases_of(job.id):
@@ -279,11 +270,8 @@ class State(Snapshot):
         phase = self._put_back(event)
         if phase is None:
             return
-        if self.promises.open:
-            self.promises.disturb("hosts" if event.lost else "failures", phase.id.job)
         if not event.lacks_input and not was_broken:  # One start of a gang counts once.
-            task = 0 if phase.is_gang else event.task
-            count = phase.count_bad_end(task, event.lost)
+            count = phase.count_bad_end(0 if phase.is_gang else event.task, event.lost)
             is_given_up = self._jobs.is_given_up(phase.job.id)
             stated = None if event.lost else phase.job.attempts
             is_over = event.final or count >= (stated or self._limits[event.lost])
@@ -299,7 +287,6 @@ class State(Snapshot):
         stopped = self._phases.get(event.phase)
         if stopped is not None:
             stopped.note_stopped(event.task, event.attempt, event.at)
-            self.promises.disturb("min_shares", event.phase.job)
         phase = self._put_back(event)
         if phase is not None:
             if not phase.is_gang:
@@ -360,7 +347,6 @@ class State(Snapshot):
     def _pools_changed(self, event: PoolsChanged) -> None:
         """Replace the pools. The turns of pools and the clocks of their shortages restart."""
         jobs = {phase.job.pool for phase in self._phases.values()}
-        self.promises.disturb("pools")
         self.pools, old = PoolTree(event.pools).with_pools(sorted(jobs)), self._shares
         self._shares = SharesByKind(self._hosts.free)
         self._shares.at(self.now)
@@ -387,7 +373,6 @@ class State(Snapshot):
     def _host_responds(self, event: HostLost | HostJoined) -> None:
         """A host does not respond any more, or again."""
         if isinstance(event, HostLost):
-            self.promises.disturb("hosts")
             self._shares.release_host(event.host)
             self._hosts.lose(event.host)
         else:
@@ -402,7 +387,6 @@ class State(Snapshot):
         self._hosts_changed()
 
     def _host_resized(self, event: HostResized) -> None:
-        self.promises.disturb("hosts")
         self._shares.release_host(event.host)
         self._hosts.resize(event.host, event.slots)
         self._hosts_changed()
@@ -412,7 +396,6 @@ class State(Snapshot):
 
         Attempts on a removed host are lost: their ends are reported in the same turn.
         """
-        self.promises.disturb("hosts")
         self._shares.release_host(event.host)
         self._left.add(event.host)
         self._hosts.leave(event.host)
@@ -546,10 +529,7 @@ class State(Snapshot):
             offers.skip(before, phase, now, phase.ends_wait(launch.task))
         if offers is not None and not free.by_host:
             offers.take_last(now)
-        speed = self.cluster.by_name[launch.host].speed
-        if self.promises.open:
-            self.promises.launched(phase, now, speed)
-        phase.launch(launch, now, speed)
+        phase.launch(launch, now, self.cluster.by_name[launch.host].speed)
         if phase.is_wide and phase.deferred_since is None:
             self._jobs.end_wait(phase)
         if launch.attempt > 1:
@@ -593,7 +573,6 @@ class State(Snapshot):
     def _give_up(self, decision: GiveUp) -> None:
         self.doomed.pop(decision.job, None)
         self._outdate_queues()
-        self.promises.end(decision.job)
         self._begin(self._jobs.give_up(decision.job, decision.reason, self.pools))
         for phase in self._jobs.phases_of(decision.job):
             self._make_unready(phase)
@@ -760,26 +739,6 @@ class State(Snapshot):
         self.changes.invalidate()
         self._shares.recount(self._phases.values(), self._hosts.lost)
 
-    def _guarantee(self, job: str, slots: Mapping[str, int]) -> None:
-        """Set the min shares of the phases of a job; 0 for those that are not named."""
-        old = self._jobs.job(job)
-        phases = [replace(one, slots_min=slots.get(one.name, 0)) for one in old.phases]
-        self._jobs.replace(replace(old, phases=tuple(phases)))
-        for phase in self._jobs.phases_of(job):
-            self._of_kind[phase.slot_kind].guarantee(phase)
-        if promise := self.promises.open.get(job):
-            promise.is_due, promise.guaranteed = True, slots
-        self._reallocate_now()
-
-    def _promise_refused(self, decision: RefusePromise) -> None:
-        self.promises.end(decision.job)
-
-    def _end_promise(self, job: str) -> None:
-        """A job has no promise any more: its phases have the min shares that they state."""
-        promise = self.promises.end(job)
-        if promise is not None and promise.is_due and self._jobs.phases_of(job):
-            self._guarantee(job, promise.stated)
-
     def _settle(self, phase: PhaseState, held: int) -> None:
         self._of_kind[phase.slot_kind].settle(phase, held)
 
@@ -828,8 +787,6 @@ class State(Snapshot):
     def _forget_if_over(self, job: str) -> None:
         """Drop a job that has ended and holds no slots, and after the last one its phases."""
         self._jobs.forget_if_over(job)
-        if self.promises.is_used and job not in self._jobs:
-            self.promises.end(job)
         if not self._phases:
             self.changes.adjusted()
 

@@ -106,7 +106,7 @@ def _least_of_others(snapshot: Snapshot, kind: str, own: PoolState) -> int:
 # The answer to a job that asks for a promise.
 
 
-class Placed(NamedTuple):
+class PromisedJob(NamedTuple):
     """A job that was promised a date in the same submission, and has not arrived."""
 
     job: Job
@@ -117,7 +117,7 @@ def answer(
     snapshot: Snapshot,
     job: Job,
     allocator: Allocator | None,
-    earlier: Sequence[Placed] = (),
+    earlier: Sequence[PromisedJob] = (),
     now: float | None = None,
 ) -> AcceptPromise | RefusePromise:
     """Whether a job gets its promise. One that was promised before it arrived always does.
@@ -211,7 +211,7 @@ def _numbers(job: Job, slots_max: int) -> Iterator[int]:
 
 
 def _obstacle(
-    snapshot: Snapshot, job: Job, allocator: Allocator | None, earlier: Sequence[Placed]
+    snapshot: Snapshot, job: Job, allocator: Allocator | None, earlier: Sequence[PromisedJob]
 ) -> str:
     """Why no date can be promised to a job at all; empty if one can."""
     cluster = snapshot.cluster
@@ -245,7 +245,7 @@ def _not_reserved(phase: Phase, hosts: int) -> str:
     return ""
 
 
-def _quota_reached(snapshot: Snapshot, job: Job, earlier: Sequence[Placed]) -> str:
+def _quota_reached(snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob]) -> str:
     """Which quota of promises of the user of a job is used up, if one is."""
     user = job.user or snapshot.user
     if user is None:
@@ -289,7 +289,7 @@ class _Timeline:
         snapshot: Snapshot,
         job: Job,
         kind: str,
-        earlier: Sequence[Placed],
+        earlier: Sequence[PromisedJob],
         now: float,
     ) -> None:
         names = dict.fromkeys([job.pool, *(one.job.pool for one in earlier)])

@@ -58,7 +58,7 @@ from slotwise.policy.claims import all_claims, share_out
 from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flex import AddOn, Flex
 from slotwise.policy.las import Las
-from slotwise.policy.promises import Placed, answer, keep_promises
+from slotwise.policy.promises import PromisedJob, answer, keep_promises
 from slotwise.policy.uwfq import Uwfq, virtual_time
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Scheduler:
 
 
 def promise(
-    scheduler: object, snapshot: Snapshot, job: Job, earlier: Sequence[Placed], now: float
+    scheduler: object, snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob], now: float
 ) -> AcceptPromise | RefusePromise:
     """Whether a job that arrives now would get its promise: see `promises.answer`."""
     allocator = scheduler._allocator(snapshot) if isinstance(scheduler, Scheduler) else None

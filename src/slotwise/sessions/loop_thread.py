@@ -23,7 +23,7 @@ from slotwise.core.log import Header, LogFile
 from slotwise.core.loop import Decider, Record, all_of, initial_state, run
 from slotwise.core.objective import Objective
 from slotwise.core.snapshot import Snapshot
-from slotwise.policy.promises import Placed
+from slotwise.policy.promises import PromisedJob
 from slotwise.policy.scheduler import make_scheduler, promise
 from slotwise.run_folder import OpenRun
 
@@ -106,7 +106,7 @@ class LoopThread:
         return True
 
     def promise(
-        self, job: Job, earlier: Sequence[Placed], now: float
+        self, job: Job, earlier: Sequence[PromisedJob], now: float
     ) -> AcceptPromise | RefusePromise:
         """Whether a job that arrives now gets its promise; in the thread of the loop."""
         return promise(self._scheduler.scheduler, self.state, job, earlier, now)

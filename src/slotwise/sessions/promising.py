@@ -13,7 +13,7 @@ from slotwise.core.decisions import RefusePromise
 from slotwise.core.errors import PromiseRefused
 from slotwise.core.job import Job
 from slotwise.jobs.execution import Execution
-from slotwise.policy.promises import Placed
+from slotwise.policy.promises import PromisedJob
 from slotwise.sessions.loop_thread import LoopThread
 
 T = TypeVar("T")
@@ -53,12 +53,12 @@ def promise_jobs(core: PromisingHost, executions: Sequence[Execution]) -> None:
 
 def _refused(core: PromisingHost, jobs: Sequence[Job]) -> RefusePromise | None:
     """The first refusal; each job is promised its date beside those before it."""
-    placed: list[Placed] = []
+    placed: list[PromisedJob] = []
     for job in jobs:
         found = core.loop.promise(job, placed, core.now)
         if isinstance(found, RefusePromise):
             return found
-        placed.append(Placed(job, found))
+        placed.append(PromisedJob(job, found))
     return None
 
 

@@ -58,7 +58,7 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
 def leaves_promised(snapshot: Snapshot, phase: PhaseState) -> bool:
     """Whether a launch of a phase leaves enough slots for what is promised to other jobs."""
     promises = snapshot.promises
-    return not promises.open or promises.permits(phase, snapshot.now)
+    return not promises.open or promises.permits(phase)
 
 
 def _without(avoided: Collection[str], hosts: Mapping[str, int]) -> Mapping[str, int]:

@@ -88,7 +88,7 @@ class WideTaskReservations:
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._keepers: dict[tuple[str, str], PhaseState] = {}
         for phase in self.due:
-            if phase.may_launch and snapshot.promises.permits(phase, snapshot.now):
+            if phase.may_launch and snapshot.promises.permits(phase):
                 self._keep(phase)
 
     def in_order(self, slot_kind: str) -> Iterable[PhaseState]:
