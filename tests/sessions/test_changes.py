@@ -124,7 +124,11 @@ def test_a_scheduler_is_replaced_while_jobs_run(tmp_path: Path) -> None:
         assert (session.explain(late).scheduler, session.jobs().scheduler) == ("fair", "fair")
         Path(go).touch()
         await_(tmp_path / "late")
-        for wrong, match in (("dmrs", "needs the work of all tasks"), ("fare", "fair")):
+        for wrong, match in (
+            ("dmrs", "needs the work of all tasks"),
+            ("fare", "fair"),
+            ("easy", "fair cannot be replaced by easy"),
+        ):
             with pytest.raises(InputError, match=match):
                 session.set_scheduler(wrong)
         session.set_scheduler("flex")

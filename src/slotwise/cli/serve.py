@@ -16,7 +16,7 @@ from slotwise.cli.defaults import Defaults, ServiceEntry, user_file
 from slotwise.cli.options import ResourcesText, SlotsText, parse_slots
 from slotwise.cli.parsing import parse_resources
 from slotwise.core.errors import InputError, MissingExtraError
-from slotwise.policy.scheduler import ALLOCATORS
+from slotwise.policy.scheduler import ALLOCATORS, BACKFILLINGS
 from slotwise.service.clients.transport import NoServerError, Transport
 from slotwise.service.settings import NetworkSettings, Settings
 from slotwise.service.users.access import SUBMITS, User, roles_of
@@ -56,7 +56,8 @@ def serve(
         ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option("--scheduler", help=f"{', '.join(ALLOCATORS)}.")
+        str | None,
+        typer.Option("--scheduler", help=f"{', '.join((*ALLOCATORS, *BACKFILLINGS))}."),
     ] = None,
     folder: Annotated[
         Path | None,

@@ -191,17 +191,14 @@ class State(Snapshot):
 
     def next_wakeup(self) -> float | None:
         """The next instant at which the scheduler must run even without events, if any."""
-        wake, now = (
-            min(self._shares.next_alarm(), self.promises.next_wakeup(self.now)),
-            self.now,
-        )
+        wake, now = self.promises.next_wakeup(self.now), self.now
         if self.has_changed and now < self.epoch_ends < wake and self._phases:
             wake = self.epoch_ends
         if self.is_stale and now < self.reallocates_from < wake:
             wake = self.reallocates_from
         if self.delays and now < self.delays[0][0] < wake:
             wake = self.delays[0][0]
-        wake = min(wake, first_wait(self._waits, self._phases, now))
+        wake = min(wake, self._shares.next_alarm(), first_wait(self._waits, self._phases, now))
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)

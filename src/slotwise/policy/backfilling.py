@@ -343,18 +343,16 @@ class HostsAhead:
         self._hosts = [host.name for host in snapshot.cluster.hosts]
         if snapshot.lost:
             self._hosts = [host for host in self._hosts if host not in snapshot.lost]
+        self._seconds: dict[PhaseId, float] = {}
         self._held = self._ends()
         self._of: dict[tuple[str, str], FreeAhead] = {}
-        self._seconds: dict[PhaseId, float] = {}
 
     def seconds(self, phase: PhaseState) -> float:
         """The seconds that a task requests, or is estimated to take on a host of speed 1."""
         found = self._seconds.get(phase.id)
         if found is None:
             stated = phase.job.seconds_most
-            found = self._seconds[phase.id] = (
-                _mean(phase, self._now) if stated is None else stated
-            )
+            found = self._seconds[phase.id] = _mean(phase) if stated is None else stated
         return found
 
     def _seconds_on(self, phase: PhaseState, host: str) -> float:
@@ -368,14 +366,13 @@ class HostsAhead:
         snapshot, soon = self._snapshot, self._soon
         ends: dict[str, list[tuple[float, Resources | None, PhaseState]]] = {}
         for phase in chain.from_iterable(map(snapshot.holding, snapshot.cluster.capacity)):
+            if not phase.running:
+                continue
+            seconds, is_stated = self.seconds(phase), phase.job.seconds_most is not None
             for launch, started, speed in phase.launches.values():
-                most = phase.job.seconds_most
-                if most is None:
-                    end = snapshot.now + _mean(phase, snapshot.now) / speed
-                else:
-                    end = started + most
+                end = max(soon, started + (seconds if is_stated else seconds / speed))
                 held = phase.held(launch) if phase.is_wide else None
-                ends.setdefault(launch.host, []).append((max(end, soon), held, phase))
+                ends.setdefault(launch.host, []).append((end, held, phase))
         for held_on in ends.values():
             held_on.sort(key=lambda one: one[0])
         return ends
@@ -470,6 +467,11 @@ def _first(phase: PhaseState, room: Mapping[str, int], most: int) -> Places:
     return {} if phase.is_gang and left else found
 
 
-def _mean(phase: PhaseState, now: float) -> float:
-    """The estimated seconds that each task of a phase still takes at speed 1."""
-    return phase.work_left(now) / (phase.running + phase.pending * phase.width)
+def _mean(phase: PhaseState) -> float:
+    """The estimated seconds of each task of a phase that is not done, at speed 1.
+
+    Not longer while one runs longer: otherwise later jobs could go ahead again and again.
+    """
+    work, done = phase.work, phase.done
+    seconds, _ = work.estimate_idle(done) if done else work.estimate_unbegun()
+    return seconds / max(1, phase.tasks_left)

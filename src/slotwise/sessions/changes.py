@@ -9,7 +9,7 @@ from slotwise.core.errors import InputError, check_number, check_seconds, check_
 from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged, SchedulerChanged
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
-from slotwise.policy.scheduler import ALLOCATORS, QUEUEINGS, make_allocator
+from slotwise.policy.scheduler import ALLOCATORS, BACKFILLINGS, QUEUEINGS, make_allocator
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import SessionCore
 from slotwise.workload.dates import seconds_until
@@ -106,7 +106,12 @@ def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
 
 def set_scheduler(intake: SessionCore, name: str) -> None:
     """Replace the scheduler. See `Session.set_scheduler`."""
-    check_allocator(name)
+    check_session_scheduler(name)
+    if name in BACKFILLINGS or intake.loop.scheduler_name in BACKFILLINGS:
+        raise InputError(
+            f"{intake.loop.scheduler_name} cannot be replaced by {name}: a session backfills"
+            " from its beginning to its end, or never; begin another session"
+        )
 
     def change() -> None:
         intake.loop.scheduler_name = name
@@ -115,14 +120,15 @@ def set_scheduler(intake: SessionCore, name: str) -> None:
     intake.loop.ask(change)
 
 
-def check_allocator(name: str) -> None:
+def check_session_scheduler(name: str) -> None:
     """InputError unless it is the name of a scheduler that a session can have."""
     if name in QUEUEINGS:
         raise InputError(
             f"{name} needs the work of all tasks, and that of calls is unknown;"
-            f" expected one of {', '.join(ALLOCATORS)} for a session"
+            f" expected one of {', '.join((*ALLOCATORS, *BACKFILLINGS))} for a session"
         )
-    make_allocator(name)
+    if name not in BACKFILLINGS:
+        make_allocator(name)
 
 
 def set_objective(intake: SessionCore, objective: Objective | str) -> None:

@@ -57,7 +57,8 @@ class Session(SessionMethods):
     resources       what this machine has beside slots, in place of what is found, by name. GPUs
                     are looked for unless `gpu` is stated:
                     `{"memory": "6 GiB", "license": 2}`
-    scheduler       the name of the scheduler; see `slotwise.policy.scheduler.ALLOCATORS`
+    scheduler       the name of the scheduler; see `slotwise.policy.scheduler`: one of
+                    `ALLOCATORS`, or of `BACKFILLINGS`
     pools           the pools with their shares, as a list, or as weights or keys by name. If
                     some are given, jobs may still name others, with a warning
     history         a database of earlier runs, created if it is missing. It gives the estimated
@@ -101,7 +102,7 @@ class Session(SessionMethods):
         given = RunOptions.of(options, Session)
         refuse_shuffle(given)
         given.check_files(history)
-        changes.check_allocator(scheduler)
+        changes.check_session_scheduler(scheduler)
         check_slots(slots)
         workload = Workload((), pools=pools_of(pools), preemption=given.preemption)
         place = hosts.place_for(slots, dask, dask_slots, resources)
@@ -183,7 +184,8 @@ class Session(SessionMethods):
     def set_scheduler(self, name: str) -> None:
         """Replace the scheduler, by the name of an allocator; its options stay.
 
-        Slots that jobs hold are not taken back. InputError for an unknown name.
+        Slots that jobs hold are not taken back. InputError for an unknown name, and where the
+        old or the new scheduler backfills.
         """
         self._intake.check_open(had_waited=False)
         changes.set_scheduler(self._intake, name)
