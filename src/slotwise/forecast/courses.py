@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, inf, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slotwise.core.estimation import RUNNING_FLOOR, WITHIN
-from slotwise.forecast.arrivals import PastArrivals
+from slotwise.core.resources import Resources
+from slotwise.forecast.arrivals import Ints, PastArrivals
 from slotwise.forecast.course import EASY, EASY_SHORTEST, ORDER, SERVED, SHARES, simulate
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.picture import JobNow, PhaseNow, Picture
+from slotwise.forecast.picture import JobNow, Picture
 from slotwise.policy.compiled import FLOATS, INTS, compiled, has_numba
 
-TASKS_MAX = 20_000
-"""About how many tasks one course simulates; phases of more tasks are simulated in batches."""
+TASKS_MAX, BATCHES_MIN = 6_000, 2
+"""About how many tasks one course simulates. Phases of more tasks are simulated in batches, of
+which each has at least `BATCHES_MIN`."""
 
-BATCHES_MIN = 16
-"""The fewest batches of a phase, and four for each place where its tasks can run."""
-
-ARRIVALS_MAX = 400
-"""How many later arrivals a course has at most."""
+ARRIVALS_MIN, ARRIVALS_EACH, ARRIVALS_MAX = 40, 3, 400
+"""How many phases of later arrivals a course has: for each phase of the picture, and limits."""
 
 MODES = {
     "fair": SHARES,
@@ -84,80 +84,62 @@ def prepare() -> None:
 
 
 class _Table:
-    """The arrays of a picture and its later arrivals: what is the same in all courses."""
+    """The arrays of a picture; later arrivals are appended to them for each course."""
 
     def __init__(
         self, picture: Picture, past: PastWork, arrivals: PastArrivals, draws: Draws
     ) -> None:
         self._picture, self._past, self._draws = picture, past, draws
+        self._arrivals = arrivals
         self._mode = MODES.get(picture.scheduler, ORDER)
-        most = min(ARRIVALS_MAX, max(20, 40_000 // max(1, len(picture.jobs))))
-        self._replayed = [arrivals.replay(picture.now, k, most) for k in range(draws.courses)]
-        others = {id(one): one for replay in self._replayed for _, one in replay}
-        self._others = [one for one in others.values() if one.job.pool in picture.pools]
-        self._all = [*picture.jobs, *(one.job for one in self._others)]
-        self._number_phases()
+        self._totals = picture.totals
+        self._rows = [(k, p) for k, job in enumerate(picture.jobs) for p in job.phases]
+        count = ARRIVALS_MIN + ARRIVALS_EACH * len(self._rows)
+        self._most = min(ARRIVALS_MAX, count)
         self._fill()
-        self._draw()
+        self._fill_pools()
         self._link()
-
-    def _number_phases(self) -> None:
-        self._first_of: list[int] = []
-        self._rows: list[tuple[int, PhaseNow]] = []
-        for number, job in enumerate(self._all):
-            self._first_of.append(len(self._rows))
-            self._rows += [(number, phase) for phase in job.phases]
-        self._first_of.append(len(self._rows))
-        self._present = len(self._picture.jobs)
+        self._draw()
 
     def _fill(self) -> None:
-        """Arrays that hold for all courses."""
-        picture, rows = self._picture, self._rows
-        names = list(picture.totals)
-        kinds = len(picture.kinds)
-        column = {name: place for place, name in enumerate(names)}
-        pools = {name: place for place, name in enumerate(picture.pools)}
-        self._need = np.zeros((len(rows), len(names)))
-        self._free = np.array([float(amount) for amount in picture.totals.values()])
-        self._kinds = kinds
-        fits = np.ones(len(rows), bool)
-        for row, (_, phase) in enumerate(rows):
-            for name, amount in phase.takes.pairs:
-                if name in column:
-                    self._need[row, column[name]] = amount
-                elif amount:
-                    fits[row] = False  # No host has it.
-            self._free -= self._need[row] * len(phase.begun)
-        fits &= (self._need <= np.array([picture.totals[n] for n in names]) + 0.5).all(axis=1)
-        count = len(rows)
+        """What is the same in all courses, of the phases of the picture."""
+        picture, rows, count = self._picture, self._rows, len(self._rows)
+        phases = [phase for _, phase in rows]
+        jobs = [picture.jobs[number] for number, _ in rows]
+        names = list(self._totals)
         batches = max(BATCHES_MIN, TASKS_MAX // max(1, count))
-        slots = max(1.0, float(sum(picture.totals[kind] for kind in picture.kinds)))
-        self._job = np.fromiter((number for number, _ in rows), np.int64, count)
-        self._pending = np.fromiter((phase.pending for _, phase in rows), np.int64, count)
-        self._pending[~fits] += 1  # It never ends.
-        self._room = np.fromiter(
-            (phase.room if fit else 0 for (_, phase), fit in zip(rows, fits, strict=True)),
-            np.int64, count,
-        )  # fmt: skip
-        self._batch = np.fromiter(
-            (
-                max(1, ceil(p.pending / max(batches, 4 * min(p.room, slots // p.width + 1))))
-                for _, p in rows
-            ),
-            np.int64, count,
-        )  # fmt: skip
-        of_job = [self._all[number] for number in self._job]
-        self._width = np.fromiter((float(phase.width) for _, phase in rows), float, count)
-        self._expected = np.fromiter((phase.expected for _, phase in rows), float, count)
-        self._pool = np.fromiter((pools[job.pool] for job in of_job), np.int64, count)
-        self._weight = np.fromiter(
-            (inf if picture.pools[job.pool].in_turn else job.weight for job in of_job),
-            float,
-            count,
-        )
-        keys = _keys(picture, self._all)
-        self._key = np.fromiter((keys[number] for number in self._job), float, count)
-        of_pools = list(picture.pools.values())
+        rows_of = {p.takes: _needed(p.takes, names) for p in phases}
+        self._need = np.array([rows_of[p.takes] for p in phases]).reshape(count, len(names))
+        totals = np.array([float(self._totals[name]) for name in names])
+        held = np.array([len(p.begun) for p in phases], float)
+        self._free = totals - held @ self._need if count else totals
+        fits = np.all(self._need <= totals, axis=1)  # Else it never ends.
+        pending = np.array([p.pending for p in phases], np.int64)
+        batch = [ceil(p.pending / batches) for p in phases]
+        room = np.array([p.room for p in phases], np.int64)
+        pools = {name: place for place, name in enumerate(picture.pools)}
+        self._ints = {
+            "job": np.array([number for number, _ in rows], np.int64),
+            "pending": np.where(fits, pending, pending + 1),
+            "batch": np.maximum(1, np.array(batch, np.int64)),
+            "room": np.where(fits, room, 0),
+            "pool": np.array([pools[job.pool] for job in jobs], np.int64),
+        }
+        key = np.array(_keys(picture, picture.jobs), float)
+        self._floats = {
+            "at": np.full(count, picture.now),
+            "width": np.array([p.width for p in phases], float),
+            "weight": np.array([self._weight(job.pool, job.weight) for job in jobs], float),
+            "expected": np.array([p.expected for p in phases], float),
+            "key": key[self._ints["job"]] if count else key,
+        }
+
+    def _weight(self, pool: str, weight: float) -> float:
+        """The weight of a job in its pool; where jobs run in turn, each counts as idle."""
+        return inf if self._picture.pools[pool].in_turn else weight
+
+    def _fill_pools(self) -> None:
+        of_pools = list(self._picture.pools.values())
         self._pools = tuple(
             np.array(values, float)
             for values in (
@@ -166,50 +148,58 @@ class _Table:
                 [one.slots_max for one in of_pools],
             )
         )
+        # Of past arrivals: the pools and the requests by their places there.
+        arrivals, names = self._arrivals, list(self._picture.pools)
+        places = {name: place for place, name in enumerate(names)}
+        self._pool_of = np.array([places.get(name, -1) for name in arrivals.pools], np.int64)
+        in_turn = [
+            name in places and self._picture.pools[name].in_turn for name in arrivals.pools
+        ]
+        self._in_turn = np.array(in_turn, bool)
+        needs = [_needed(takes, list(self._totals)) for takes in arrivals.requests]
+        self._takes = np.array(needs).reshape(len(needs), len(self._totals))
+        totals = np.array(list(self._totals.values()), float)
+        self._takes_fit: NDArray[np.bool_] = np.all(self._takes <= totals, axis=1)
 
     def _link(self) -> None:
-        """Which phases wait for which."""
-        rows, number_of = self._rows, {job.id: k for k, job in enumerate(self._picture.jobs)}
-        successors: list[list[int]] = [[] for _ in rows]
-        waits = np.zeros(len(rows), np.int64)
-        for number, job in enumerate(self._all):
-            first, last = self._first_of[number], self._first_of[number + 1]
-            own = {self._rows[row][1].name: row for row in range(first, last)}
-            for row in range(first, last):
-                before = [own[name] for name in rows[row][1].waits_for if name in own]
-                if number < self._present and not before:
-                    for other in job.after:
-                        if (found := number_of.get(other)) is not None:
-                            before += range(self._first_of[found], self._first_of[found + 1])
-                for other_row in before:
-                    successors[other_row].append(row)
-                waits[row] += len(before)
-        self._waits = waits
-        self._successors_from = np.cumsum([0, *map(len, successors)]).astype(np.int64)
-        self._successors = np.array([row for one in successors for row in one], np.int64)
+        """Which phases of the picture wait for which."""
+        jobs = self._picture.jobs
+        first_of = np.cumsum([0, *(len(job.phases) for job in jobs)]).tolist()
+        number_of = {job.id: k for k, job in enumerate(jobs)}
+        successors: list[list[int]] = [[] for _ in self._rows]
+        waits = np.zeros(len(self._rows), np.int64)
+        for number, job in enumerate(jobs):
+            own = {phase.name: first_of[number] + k for k, phase in enumerate(job.phases)}
+            others = [number_of[name] for name in job.after if name in number_of]
+            for row, phase in zip(own.values(), job.phases, strict=True):
+                before = [own[name] for name in phase.waits_for if name in own]
+                if not before:
+                    before = [r for k in others for r in range(first_of[k], first_of[k + 1])]
+                for other in before:
+                    successors[other].append(row)
+                waits[row] = len(before)
+        self._waits, self._successors = waits, successors
 
     def _draw(self) -> None:
         """What a task of each phase takes in each course, and when the running ones end."""
         picture, now, draws = self._picture, self._picture.now, self._draws
-        count = self._first_of[self._present]
         self._work = np.empty((len(self._rows), draws.courses))
         running: list[int] = []
         ends: list[Floats] = []
         expected: list[float] = []
-        for row, (number, phase) in enumerate(self._rows[:count]):
+        for row, (number, phase) in enumerate(self._rows):
             job = picture.jobs[number]
-            uniform = draws.uniform(job.user, job.id)
-            oldest = now - min(phase.begun) if phase.begun else 0.0
             if phase.done:
                 spread = sqrt(WITHIN * (1 + 1 / phase.done))
                 drawn = phase.measured * np.exp(spread * draws.of("job", job.id))
             else:
+                oldest = now - min(phase.begun) if phase.begun else 0.0
                 drawn = self._past.draw(
                     job.user,
                     job.program,
                     phase.base,
                     phase.is_stated,
-                    uniform,
+                    draws.uniform(job.user, job.id),
                     oldest,
                     job.longest,
                 )
@@ -219,61 +209,140 @@ class _Table:
                 least = now + RUNNING_FLOOR * np.minimum(drawn, now - begun)
                 ends.append(np.maximum(begun + drawn, least))
                 expected.append(begun + phase.expected)
-        for row, (number, phase) in enumerate(self._rows[count:], count):
-            known = self._others[number - self._present].seconds
-            self._work[row] = known.get(phase.name, phase.expected)
         self._running = np.array(running, np.int64)
         self._running_ends = np.array(ends).reshape(len(running), draws.courses)
         self._running_expected = np.array(expected, float)
 
     def run(self, course: int) -> tuple[Floats, Floats]:
         """One course: when the jobs of the picture start and end."""
-        picture, present = self._picture, self._present
-        arrival = np.full(len(self._rows), inf)
-        arrival[: self._first_of[present]] = picture.now
-        at = {id(one): when for when, one in reversed(self._replayed[course])}
-        for number, one in enumerate(self._others, present):
-            if (when := at.get(id(one))) is not None:
-                arrival[self._first_of[number] : self._first_of[number + 1]] = when
-        expected = np.flatnonzero((arrival > picture.now) & (arrival < inf))
-        later = expected[np.argsort(arrival[expected], kind="stable")].astype(np.int64)
-        left = np.zeros(len(self._all), np.int64)
-        left[:present] = np.diff(self._first_of[: present + 1])
-        start, end = np.full(len(self._all), inf), np.full(len(self._all), inf)
-        start[:present] = [job.began for job in picture.jobs]
-        end[:present][left[:present] == 0] = picture.now
+        picture, jobs = self._picture, len(self._picture.jobs)
+        ints, floats, need, waits, links = self._with_arrivals(course)
+        at, present = floats["at"], len(self._rows)
+        later = present + np.argsort(at[present:], kind="stable")
+        left = np.zeros(int(ints["job"].max(initial=-1)) + 1, np.int64)
+        left[:jobs] = np.bincount(self._ints["job"], minlength=jobs)
+        start, end = np.full(max(len(left), jobs), inf), np.full(max(len(left), jobs), inf)
+        start[:jobs] = [job.began for job in picture.jobs]
         _simulate()(
-            self._mode, picture.now, inf, self._free.copy(), self._kinds, self._job, arrival,
-            later, self._waits.copy(), self._successors_from, self._successors, self._need,
-            self._width, self._pending.copy(), self._batch, self._room,
-            np.ascontiguousarray(self._work[:, course]), self._expected, self._key,
-            self._weight,
-            self._pool, *self._pools, self._running,
-            np.ascontiguousarray(self._running_ends[:, course]), self._running_expected, left,
-            start, end,
-        )  # fmt: skip
-        return start[:present], end[:present]
+            self._mode,
+            picture.now,
+            inf,
+            self._free.copy(),
+            len(picture.kinds),
+            ints["job"],
+            at,
+            later,
+            waits,
+            np.cumsum([0, *map(len, links)]).astype(np.int64),
+            np.array([row for one in links for row in one], np.int64),
+            need,
+            floats["width"],
+            ints["pending"],
+            ints["batch"],
+            ints["room"],
+            floats["work"],
+            floats["expected"],
+            floats["key"],
+            floats["weight"],
+            ints["pool"],
+            *self._pools,
+            self._running,
+            np.ascontiguousarray(self._running_ends[:, course]),
+            self._running_expected,
+            left,
+            start,
+            end,
+        )
+        end[:jobs][[not job.phases for job in picture.jobs]] = picture.now
+        return start[:jobs], end[:jobs]
+
+    def _with_arrivals(
+        self, course: int
+    ) -> tuple[dict[str, Ints], dict[str, Floats], Floats, Ints, list[Sequence[int]]]:
+        """The arrays of the picture and of the later arrivals of a course."""
+        arrivals, picture = self._arrivals, self._picture
+        ints = {name: [column] for name, column in self._ints.items()}
+        floats = {name: [column] for name, column in self._floats.items()}
+        floats["work"] = [self._work[:, course]]
+        need, waits, links = [self._need], [self._waits], list[Sequence[int]](self._successors)
+        rows, jobs = len(self._rows), len(picture.jobs)
+        for first, last, shift in arrivals.replay(picture.now, course, self._most):
+            part = slice(first, last)
+            old_ints = {name: column[part] for name, column in arrivals.ints.items()}
+            old = {name: column[part] for name, column in arrivals.floats.items()}
+            pool, takes = self._pool_of[old_ints["pool"]], old_ints["takes"]
+            lives = (pool >= 0) & self._takes_fit[takes]
+            ints["job"].append(old_ints["job"] - old_ints["job"][0] + jobs)
+            ints["pending"].append(old_ints["pending"])
+            ints["batch"].append(old_ints["batch"])
+            ints["room"].append(np.where(lives, old_ints["room"], 0))
+            ints["pool"].append(np.maximum(pool, 0))
+            at = old["at"] + shift
+            floats["at"].append(np.where(lives, at, inf))
+            floats["width"].append(old["width"])
+            turns = self._in_turn[old_ints["pool"]]
+            floats["weight"].append(np.where(turns, inf, old["weight"]))
+            floats["expected"].append(old["seconds"])
+            floats["work"].append(old["seconds"])
+            floats["key"].append(_later_keys(picture, old, at, jobs))
+            need.append(self._takes[takes])
+            waits.append(old_ints["waits"])
+            if arrivals.has_links:
+                for place, one in enumerate(arrivals.successors[part], rows):
+                    links.append([place + distance for distance in one])
+            else:
+                links += [()] * (last - first)
+            rows += last - first
+            jobs += int(old_ints["job"][-1] - old_ints["job"][0]) + 1
+        return (
+            {name: np.concatenate(columns) for name, columns in ints.items()},
+            {name: np.concatenate(columns) for name, columns in floats.items()},
+            np.concatenate(need),
+            np.concatenate(waits),
+            links,
+        )
+
+
+def _needed(takes: Resources, names: Sequence[str]) -> list[float]:
+    """What a task takes of each resource; of one that no host has, more than all have."""
+    amounts = dict(takes.pairs)
+    known = [float(amounts.get(name, 0)) for name in names]
+    if any(amount and name not in names for name, amount in amounts.items()):
+        return [inf] * len(names)
+    return known
+
+
+FIRST = -1e15
+"""Added to the key of jobs that have been allocated slots, where the order is fixed."""
 
 
 def _keys(picture: Picture, jobs: Sequence[JobNow]) -> Sequence[float]:
     """The order in which jobs are served where it is fixed, and among equals elsewhere."""
-    name = picture.scheduler
-    arrived = [float(number) for number in range(len(jobs))]
-    if name in MODES:
-        return arrived
-    if name == "fifo":
-        places = sorted(range(len(jobs)), key=lambda k: (-jobs[k].priority, arrived[k]))
-        return _ranks(places)
+    if picture.scheduler in MODES:
+        return range(len(jobs))
+    if picture.scheduler == "fifo":
+        return [number - job.priority * BEFORE for number, job in enumerate(jobs)]
+    by_size = picture.penalty in BY_SIZE
+    return [
+        (_work_left(job) / job.weight if by_size else job.deadline) + FIRST * job.first
+        for job in jobs
+    ]
+
+
+BEFORE = 1e9
+"""More than the number of jobs: what a priority counts."""
+
+
+def _later_keys(picture: Picture, old: Mapping[str, Floats], at: Floats, number: int) -> Floats:
+    """The same for later arrivals, of which the first has this number."""
+    numbers = number + np.arange(len(at), dtype=float)
+    if picture.scheduler in MODES:
+        return numbers
+    if picture.scheduler == "fifo":
+        return np.asarray(numbers - old["priority"] * BEFORE)
     if picture.penalty in BY_SIZE:
-        sizes = [_work_left(job) / job.weight for job in jobs]
-    else:
-        sizes = [job.deadline for job in jobs]
-    return _ranks(sorted(range(len(jobs)), key=lambda k: (not jobs[k].first, sizes[k], k)))
-
-
-def _ranks(places: Iterable[int]) -> list[float]:
-    found = {job: float(rank) for rank, job in enumerate(places)}
-    return [found[job] for job in range(len(found))]
+        return np.asarray(old["size"] / old["weight"])
+    return np.asarray(at + old["patience"])
 
 
 def _work_left(job: JobNow) -> float:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 from statistics import NormalDist
 from typing import Any, Self
 
@@ -49,6 +49,9 @@ stated times are wrong, and of times that are not stated."""
 PRIOR_WEIGHT = 2.0
 """The weight of that assumption, as a number of phases."""
 
+UNKNOWN_PART = 0.02
+"""If less of a distribution is above the time that a task has run, it is not used."""
+
 LATE = 0.5
 """A task that has run longer than all known ones needs this part of its time again, on
 average."""
@@ -83,7 +86,8 @@ class PastWork:
     def __init__(self) -> None:
         self._users: dict[str, deque[Ended]] = {}
         self._all: deque[Ended] = deque(maxlen=OF_ALL)
-        self._arrays: tuple[Floats, Floats] | None = None
+        self._columns: dict[str, _Columns] = {}  # Of those that did not change.
+        self._known: dict[tuple[str, str, float, bool], tuple[Floats, Floats]] = {}
         self.noted = 0
 
     def note(self, user: str, program: str, base_seconds: float, seconds: float) -> None:
@@ -98,7 +102,9 @@ class PastWork:
         self._users[user] = own
         own.append(one)
         self._all.append(one)
-        self._arrays = None
+        self._columns.pop(user, None)
+        self._columns.pop(ALL, None)
+        self._known.clear()
         self.noted += 1
 
     def plain(self) -> list[list[Any]]:
@@ -133,55 +139,72 @@ class PastWork:
         longest  the time at which it is stopped
         """
         base = log(max(base_seconds, MIN_SECONDS))
-        factors, weights = self._similar(user, program, base, is_stated)
-        seconds = np.exp(base + factors)
+        key = user, program, round(base, 1), is_stated
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = self._distribution(*key)
+        factors, upto = known
+        passed = 0.0  # The weight of those that have ended by now.
         if elapsed > 0:
-            is_left = seconds > elapsed
-            if weights[is_left].sum() < 0.02 * weights.sum():
-                # An exponential tail: none of the known ones took so long.
+            place = int(np.searchsorted(factors, log(elapsed) - base, "right"))
+            passed = float(upto[place - 1]) if place else 0.0
+            if upto[-1] - passed < UNKNOWN_PART * upto[-1]:
+                # None of the known ones took so long: an exponential tail.
                 found = elapsed * (1 - LATE * np.log1p(-uniform * 0.999))
                 return np.asarray(np.minimum(found, max(longest, elapsed)))
-            seconds, weights = seconds[is_left], weights[is_left]
-        order = np.argsort(seconds)
-        seconds, upto = seconds[order], np.cumsum(weights[order])
-        places = np.searchsorted(upto, uniform * upto[-1])
-        found = seconds[np.minimum(places, len(seconds) - 1)]
+        places = np.searchsorted(upto, passed + uniform * (upto[-1] - passed))
+        found = np.exp(base + factors[np.minimum(places, len(factors) - 1)])
         return np.asarray(np.minimum(found, max(longest, elapsed)))
 
-    def _similar(
+    def _distribution(
         self, user: str, program: str, base: float, is_stated: bool
     ) -> tuple[Floats, Floats]:
-        """The factors that count for a phase, and their weights."""
-        if self._arrays is None:
-            self._arrays = (
-                np.array([one.base for one in self._all]),
-                np.array([one.factor for one in self._all]),
-            )
-        bases, factors = self._arrays
-        near = np.exp(-np.abs(bases - base) / SCALE)
-        total = near.sum()
-        weights = [near * (GLOBAL_WEIGHT * min(1.0, self.noted / 20) / total)] if total else []
-        found = [factors] if total else []
-        own = self._users.get(user)
-        if own:
-            last = list(own)[::-1]
-            weight = np.array(
-                [
-                    FADE**k
-                    * (1.0 if one.program == program else OTHER_PROGRAM)
-                    * exp(-abs(one.base - base) / SCALE)
-                    for k, one in enumerate(last)
-                ]
-            )
-            weights.append(weight)
-            found.append(np.array([one.factor for one in last]))
-        if self.noted < 20:
+        """The factors that count for a phase in order, and the sums of their weights."""
+        everyone = self._columns_of(ALL, self._all)
+        near = everyone.near(base)
+        found, weights = [], []
+        if total := float(near.sum()):
+            found.append(everyone.factors)
+            weights.append(near * (GLOBAL_WEIGHT * min(1.0, self.noted / FEW) / total))
+        if own := self._users.get(user):
+            columns = self._columns_of(user, own)
+            alike = np.where(columns.programs == program, 1.0, OTHER_PROGRAM)
+            found.append(columns.factors)
+            weights.append(columns.near(base) * alike * FADING[-len(own) :])
+        if self.noted < FEW:
             weights.append(
                 np.full(len(PRIOR), PRIOR_WEIGHT / len(PRIOR) / (1 + self.noted / 4))
             )
             found.append(PRIOR * (SPREAD if is_stated else UNSTATED_SPREAD))
-        return np.concatenate(found), np.concatenate(weights)
+        factors = np.concatenate(found)
+        order = np.argsort(factors)
+        return factors[order], np.cumsum(np.concatenate(weights)[order])
 
+    def _columns_of(self, name: str, ended: Iterable[Ended]) -> _Columns:
+        if (columns := self._columns.get(name)) is None:
+            columns = self._columns[name] = _Columns(list(ended))
+        return columns
+
+
+class _Columns:
+    """Ended phases as arrays, the oldest first."""
+
+    def __init__(self, ended: Sequence[Ended]) -> None:
+        self.bases = np.array([one.base for one in ended])
+        self.factors = np.array([one.factor for one in ended])
+        self.programs = np.array([one.program for one in ended], dtype=object)
+
+    def near(self, base: float) -> Floats:
+        """How much each counts for an estimate of this size."""
+        return np.asarray(np.exp(-np.abs(self.bases - base) / SCALE))
+
+
+ALL = "\0"
+"""Stands for all users; no user has this name."""
+
+FEW = 20
+"""With fewer ended phases, what is assumed beforehand counts, too."""
+
+FADING = FADE ** np.arange(OF_USER - 1, -1, -1.0)
 
 PRIOR = np.array([NORMAL.inv_cdf((k + 0.5) / 15) for k in range(15)])
 """Standard normal values that stand for the distribution assumed before any phase has ended."""
@@ -197,18 +220,26 @@ class Draws:
         self.courses = courses
         strata = (np.arange(courses) + 0.5) / courses
         self._normal = np.array([NORMAL.inv_cdf(float(u)) for u in strata])
+        self._kept: dict[tuple[str, str], Floats] = {}
 
     def uniform(self, user: str, job: str) -> Floats:
         """A number from 0 to 1 for each course, correlated among the jobs of a user."""
-        mixed = CORRELATION**0.5 * self.of("user", user) + (1 - CORRELATION) ** 0.5 * self.of(
-            "job", job
-        )
-        return normal_part(mixed)
+        own = sqrt(1 - CORRELATION) * self.of("job", job)
+        return normal_part(sqrt(CORRELATION) * self.of("user", user) + own)
 
     def of(self, what: str, name: str) -> Floats:
         """Standard normal numbers, in an order of their own."""
-        seed = int.from_bytes(blake2b(f"{what} {name}".encode(), digest_size=8).digest(), "big")
-        return np.random.default_rng(seed).permutation(self._normal)
+        if (found := self._kept.get((what, name))) is None:
+            text = f"{what} {name}".encode(errors="surrogatepass")
+            seed = int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+            if len(self._kept) >= DRAWS_KEPT:
+                self._kept.clear()
+            found = np.random.default_rng(seed).permutation(self._normal)
+            self._kept[what, name] = found
+        return found
+
+
+DRAWS_KEPT = 20_000
 
 
 def normal_part(values: Floats) -> Floats:

@@ -25,13 +25,8 @@ from slotwise.forecast.durations import Draws, Floats, PastWork
 from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Range, WhatIf
 from slotwise.forecast.picture import Picture, base_of, job_now
 
-COURSES = 50
-"""How many courses are simulated; fewer where many jobs wait."""
-
-COURSES_MIN = 20
-
-MANY_JOBS = 1_000
-"""From this number of jobs on, fewer courses are simulated."""
+COURSES = ((300, 50), (3_000, 30), (inf, 16))
+"""How many courses are simulated, each up to a number of jobs."""
 
 TURNS_MAX = 100_000
 """The turns of the loop that are kept until the next forecast; older ones teach nothing."""
@@ -69,7 +64,7 @@ class Forecaster:
         self._turns: deque[tuple[Any, ...]] = deque(maxlen=TURNS_MAX)
         self._lives: dict[str, _Life] = {}
         self._of_user: Counter[str] = Counter()
-        self._draws = {count: Draws(count) for count in (COURSES, COURSES_MIN)}
+        self._draws = {count: Draws(count) for _, count in COURSES}
 
     # What happens.
 
@@ -194,7 +189,7 @@ class Forecaster:
 
     def courses_of(self, picture: Picture) -> Courses:
         """Simulate a picture."""
-        count = COURSES if len(picture.jobs) < MANY_JOBS else COURSES_MIN
+        count = next(count for jobs, count in COURSES if len(picture.jobs) <= jobs)
         return simulated(picture, self.past, self.arrivals, self._draws[count])
 
     def _ranges(self, values: Floats, now: float) -> list[Range]:
