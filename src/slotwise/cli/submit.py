@@ -96,6 +96,7 @@ OPTIONS = tuple(
         ("--priority", "text", "NAME", "very_high, high, normal, low or very_low."),
         ("--weight", "number", "NUMBER", "Weight in objectives and shares."),
         ("--deadline", "text", "TIME", "A time such as 17:00, a date and time, or in 2h."),
+        ("--promise", "text", "TIME", "Accept it only if it can be done by then."),
         ("--user", "text", "NAME", "User of the job [default: your account]."),
         ("--slots", "whole", "N", "Slots of each task."),
         ("--slots-max", "whole", "N", "Maximum of slots at once."),
@@ -246,8 +247,9 @@ def entry_of(
         entry["tasks"], first = _tasks(options["array"])
         if first:
             entry["first_task"] = first
-    if "deadline" in options:
-        entry["deadline"] = {"at": _instant("--deadline", options["deadline"])}
+    for key in ("deadline", "promise"):
+        if key in options:
+            entry[key] = {"at": _instant(f"--{key}", options[key])}
     if resources := _resources(options):
         entry["resources"] = resources
     if "no_retry" in options:

@@ -42,8 +42,9 @@ def entries_of(file: str, options: Mapping[str, Any] | None = None) -> tuple[lis
     entries = []
     for stated, job in zip(data["jobs"], workload.jobs, strict=True):
         resolved: dict[str, Any] = {}
-        if job.deadline is not None:
-            resolved["deadline"] = {"at": now + job.deadline}
+        for key in ("deadline", "promise"):
+            if (at := getattr(job, key)) is not None:
+                resolved[key] = {"at": now + at}
         if job.arrival:
             resolved["arrival"] = job.arrival
         if job.steps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -48,6 +49,7 @@ from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import SessionPlace
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
+from slotwise.sessions.promising import promise_jobs
 from slotwise.sessions.views import SessionViews
 from slotwise.sources import Described, Entry
 
@@ -93,6 +95,7 @@ class SessionCore:
         self._settled: list[tuple[Future[Any], CallResult]] = []
         self.unused, self.attempts_max = Names().unused, header.attempts_max
         self.lock = threading.RLock()
+        self.promising = threading.RLock()  # Held while promises are asked for and begin.
         self.waiting = 0  # calls that wait for the results of others
         self.turns = 0  # of the loop
         self.is_closed = self.is_ended = self._has_ended_jobs = False
@@ -137,23 +140,28 @@ class SessionCore:
 
         `waited` is its future if it has waited for the results of calls. It may be open before.
         """
-        job = execution.job
-        self.check_job(job)
+        self.check_job(execution.job)
         if not is_open:
             execution.open()
-        future: Future[Any] = Future(self, job.id) if waited is None else waited
-        future.job = job.id
+        future: Future[Any] = Future(self, execution.job.id) if waited is None else waited
+        future.job = execution.job.id
         try:
-            with self.lock:
-                self.check_open(had_waited=waited is not None)
-                self.check_job(job)  # The pools may have changed.
-                self.jobs[job.id] = (future, execution)
-                self.learning.begin(execution)
-                self.inbox.put(execution)
+            with self.promising if execution.job.promise is not None else nullcontext():
+                promise_jobs(self, [execution])
+                self._enter(execution, future, had_waited=waited is not None)
         except BaseException:
             execution.close(succeeded=False)
             raise
         return future
+
+    def _enter(self, execution: Execution, future: Future[Any], *, had_waited: bool) -> None:
+        job = execution.job
+        with self.lock:
+            self.check_open(had_waited=had_waited)
+            self.check_job(job)  # The pools may have changed.
+            self.jobs[job.id] = (future, execution)
+            self.learning.begin(execution)
+            self.inbox.put(execution)
 
     def warn_of_pool(self, pool: str) -> None:
         """Warn, once for each name, of a pool that the session does not have."""
@@ -514,6 +522,7 @@ def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:
         id=unused(stated.id),
         arrival=now,
         deadline=None if stated.deadline is None else stated.deadline + later,
+        promise=None if stated.promise is None else stated.promise + later,
         steps=tuple((at + later, cost) for at, cost in stated.steps),
     )
 

@@ -173,12 +173,12 @@ class SessionMethods(ABC):
                 Hosts on other machines need a folder that all of them see
 
         The result of the future is this folder. The other options are those of
-        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. The deadline may be a date
-        and time, or a time of day, "17:00". InputError as for `run`.
+        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. The deadline and the
+        promise may be a date and time, or a time of day, "17:00". InputError as for `run`.
         """
         intake, inputs = self._intake, CommandInputs.of(self._intake, command, after)
-        if "deadline" in options:
-            options["deadline"] = seconds_until(f"job {id!r}: deadline", options["deadline"])
+        for key in options.keys() & {"deadline", "promise"}:
+            options[key] = seconds_until(f"job {id!r}: {key}", options[key])
 
         def described() -> CommandJob:
             return slotwise_command(inputs.words(), output, id=id, after=inputs.jobs, **options)
@@ -200,11 +200,12 @@ class SessionMethods(ABC):
         """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
 
         It may also be a mapping, like an entry of `jobs` in a workload file. It arrives now,
-        and its deadline and steps move with it. A number is appended to an id that was used
-        before. The result of the future is that of the job: the results of `Calls`, the output
-        of a program or of commands, or None. Relative paths begin at `folder`. InputError for a
-        job that cannot be run; the future of a job that fails has a SlotwiseError with the
-        reason.
+        and its deadline, promise and steps move with it. A number is appended to an id that was
+        used before. The result of the future is that of the job: the results of `Calls`, the
+        output of a program or of commands, or None. Relative paths begin at `folder`.
+        InputError for a job that cannot be run, and PromiseRefused, with the earliest date that
+        could be promised, for one whose promise cannot be kept. The future of a job that fails
+        has a SlotwiseError with the reason.
         """
         return self._run(checked_entry(entry, folder, self.slots), folder)
 

@@ -105,7 +105,7 @@ def host_entry(host: Host) -> dict[str, Any]:
 
 def job_entry(job: Job) -> dict[str, Any]:
     """A job as an entry of a workload file. InputError for a phase without work."""
-    entry = _stated(job, "phases", "program")
+    entry = _stated(job, "phases", "program", "promised")
     if job.program:
         entry["program_name"] = job.program
     return entry | {"phases": [_phase(phase) for phase in job.phases]}

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future as Waiting
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -28,6 +28,7 @@ from slotwise.service.planned.hosted import TASKS_MAX
 from slotwise.service.settings import HELD
 from slotwise.service.store.records import OPEN, StoredJob
 from slotwise.service.users.access import User
+from slotwise.sessions.promising import promise_jobs
 
 ACTIONS = ("cancel", "hold", "release", "change", "forget")
 """What can be done with a job."""
@@ -120,6 +121,12 @@ class _JobBatch:
         self._owners: dict[str, User] = {}
 
     def accept(self) -> list[StoredJob]:
+        """Check, store and begin the jobs. Those that ask for promises come one by one."""
+        asks = any(one.get("promise") is not None for one in self._given.jobs)
+        with self._engine.core.promising if asks else nullcontext():
+            return self._accept()
+
+    def _accept(self) -> list[StoredJob]:
         given, engine = self._given, self._engine
         if not 0 < len(given.jobs) <= JOBS_MAX:
             raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
@@ -131,6 +138,7 @@ class _JobBatch:
             for (number, id), one in zip(numbered, entries, strict=True):
                 self._found.append(self._planned(one, number, id))
             ordered = self._checked()
+            promise_jobs(engine.core, ordered)
             for made in ordered:
                 made.open()
             records = [record for record, _ in self._found]
@@ -161,7 +169,10 @@ class _JobBatch:
                     id = f"{stated}-{number}"
                 self._names.setdefault(stated, id)
                 self._found.append(self._planned(one, 0, id))
-            jobs = [made.job for made in self._checked()]
+            checked = self._checked()
+            with self._engine.core.promising:
+                promise_jobs(self._engine.core, checked)
+            jobs = [made.job for made in checked]
             tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
             if tasks > TASKS_MAX:
                 raise LimitError(f"{tasks} tasks; ask about {TASKS_MAX} at once")
