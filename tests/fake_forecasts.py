@@ -9,15 +9,27 @@ from typing import Any
 
 import pytest
 
-from slotwise.forecast.eta import Eta, Range
+from slotwise.forecast.eta import Changed, Eta, Range, WhatIf
+from slotwise.forecast.picture import Change
 from slotwise.sessions import intake
+
+
+def eta_in(job: str, now: float, later: float) -> Eta:
+    """A job starts in 10 to 30 s and ends in 20 to 60 s, or `later`."""
+    begin = now + later
+    ranges = (
+        Range(begin + 10, begin + 20, begin + 30),
+        Range(begin + 20, begin + 40, begin + 60),
+    )
+    return Eta(job, *ranges, at=now, past=3)
 
 
 class FakeForecasts:
     """Says of each job in the state that it starts in 10 to 30 s and ends in 20 to 60 s."""
 
-    def __init__(self, loop: Any, kept: object = None) -> None:
+    def __init__(self, loop: Any, *_: Any, **__: Any) -> None:
         self._loop, self.is_closed = loop, False
+        self.changes: list[Change] = []
 
     def eta(self, job: str, timeout: float | None = None) -> Eta | None:
         """See `Forecasts`."""
@@ -29,9 +41,23 @@ class FakeForecasts:
     def etas(self) -> dict[str, Eta]:
         """See `Forecasts`."""
         now, state = self._loop.backend.now, self._loop.state
-        jobs = self._loop.ask(lambda: [phases[0].job.id for phases in state.jobs_left()])
-        ranges = (Range(now + 10, now + 20, now + 30), Range(now + 20, now + 40, now + 60))
-        return {job: Eta(job, *ranges, at=now, past=3) for job in jobs}
+        jobs = self._loop.ask(
+            lambda: [*(one[0].job.id for one in state.jobs_left()), *state.not_admitted]
+        )
+        return {job: eta_in(job, now, 0.0) for job in jobs}
+
+    def what_if(self, change: Change) -> WhatIf:
+        """See `Forecasts`: all jobs end 100 s later, and may miss their deadlines."""
+        self.changes.append(change)
+        now = self._loop.backend.now
+        new = [
+            Changed(job.id, None, eta_in(job.id, now, 0.0), 0.0, 0.25) for job in change.jobs
+        ]
+        others = [
+            Changed(job, eta, eta_in(job, now, 100.0), 0.0, 0.5)
+            for job, eta in self.etas().items()
+        ]
+        return WhatIf(now, (*new, *others), {"mean response": (30.0, 130.0)})
 
     def close(self) -> None:
         """See `Forecasts`."""

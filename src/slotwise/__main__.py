@@ -14,6 +14,7 @@ COMPLETION_VARIABLE = "_SLOTWISE_COMPLETE"
 
 VERBS = {
     *("submit", "status", "list", "wait", "cancel", "hold", "release", "priority", "move"),
+    "what-if",
     *("workers", "top", "eta", "completion", "token", "login", "logout", "page", "slurm-path"),
 }
 """The commands that ask a server, which load without those that schedule."""

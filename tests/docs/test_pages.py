@@ -31,6 +31,8 @@ RUN_PAGES = (
     "docs/howto/read-a-report.md",
     "docs/howto/ask-why.md",
     "docs/howto/ask-why-now.md",
+    "docs/why-it-waits.md",
+    "docs/what-if.md",
     "docs/howto/replay-a-trace.md",
     "docs/howto/write-a-program.md",
     "docs/howto/write-batches.md",

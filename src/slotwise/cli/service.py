@@ -24,6 +24,7 @@ from slotwise.cli.application import (
 from slotwise.cli.following import LIVE, exit_code, is_over, show_end, wait_for, wait_for_any
 from slotwise.cli.parsing import Json, Server, seconds_option
 from slotwise.cli.users import add_user_commands
+from slotwise.cli.what_if import what_if
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service.clients.transport import NoServerError, Transport, job_path
 
@@ -454,6 +455,7 @@ COMMANDS = {
     "status": show_status,
     "list": list_jobs,
     "eta": show_etas,
+    "what-if": what_if,
     "wait": wait_jobs,
     "cancel": cancel_jobs,
     "hold": hold_jobs,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slotwise.core.errors import InputError, MissingExtraError
-from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import explanation_lines
+from slotwise.insight.waiting import explain_now
 
 if TYPE_CHECKING:
     from slotwise.dask.gate import Gate
@@ -125,7 +125,8 @@ class GateSource:
         def read(gate: Gate, reader: StateReader) -> str:
             phases = gate._state.phases_of(name)
             pool = phases[0].job.pool if phases else ""
-            found = explain_state(gate._state, name, pool, gate.options.scheduler)
+            asked = name, pool, gate.options.scheduler, gate.options.objective
+            found = explain_now(gate._state, *asked)
             return "\n".join(explanation_lines(found, is_now=True))
 
         return {"job": name, "text": self._ask(read)}

@@ -121,6 +121,35 @@ class Changed:
     late_before: float = 0.0
     late_after: float = 0.0
 
+    @property
+    def delay(self) -> float | None:
+        """By how many seconds its median end is later; None if it is in one course only."""
+        if self.before is None or self.after is None:
+            return None
+        return self.after.end.median - self.before.end.median
+
+    def moved(self, by: float) -> Changed:
+        """The same on a clock whose 0 is this number of seconds earlier."""
+        before, after = (one and one.moved(by) for one in (self.before, self.after))
+        return replace(self, before=before, after=after)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        delay, both = self.delay, {"before": self.before, "after": self.after}
+        return {
+            "job": self.job,
+            **{key: None if one is None else one.to_plain() for key, one in both.items()},
+            "delay": None if delay is None or not isfinite(delay) else round(delay, 3),
+            "late_before": self.late_before,
+            "late_after": self.late_after,
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Changed:
+        """The job from the result of `to_plain`; further keys are ignored."""
+        before, after = (one and Eta.of_plain(one) for one in (plain["before"], plain["after"]))
+        return cls(plain["job"], before, after, plain["late_before"], plain["late_after"])
+
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
@@ -134,3 +163,28 @@ class WhatIf:
     at: float
     jobs: tuple[Changed, ...]
     measures: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def moved(self, by: float) -> WhatIf:
+        """The same on a clock whose 0 is this number of seconds earlier."""
+        return replace(self, at=self.at + by, jobs=tuple(one.moved(by) for one in self.jobs))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object; a measure that is not finite is null."""
+        measures = {
+            name: [one if isfinite(one) else None for one in both]
+            for name, both in self.measures.items()
+        }
+        return {
+            "at": round(self.at, 3),
+            "jobs": [one.to_plain() for one in self.jobs],
+            "measures": measures,
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> WhatIf:
+        """The answer from the result of `to_plain`; further keys are ignored."""
+        measures = {}
+        for name, both in plain["measures"].items():
+            before, after = (inf if one is None else one for one in both)
+            measures[name] = before, after
+        return cls(plain["at"], tuple(map(Changed.of_plain, plain["jobs"])), measures)

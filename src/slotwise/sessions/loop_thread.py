@@ -14,14 +14,16 @@ from typing import TypeVar
 
 from slotwise.backends.inbox import Questions
 from slotwise.backends.live import LiveBackend
-from slotwise.core.decisions import Decision
+from slotwise.core.decisions import AcceptPromise, Decision, RefusePromise
 from slotwise.core.errors import SlotwiseError
 from slotwise.core.events import HostChange, Request
+from slotwise.core.job import Job
 from slotwise.core.log import Header, LogFile
 from slotwise.core.loop import Decider, Record, all_of, initial_state, run
 from slotwise.core.objective import Objective
 from slotwise.core.snapshot import Snapshot
-from slotwise.policy.scheduler import make_scheduler
+from slotwise.policy.promises import PromisedJob
+from slotwise.policy.scheduler import make_scheduler, promise
 from slotwise.run_folder import OpenRun
 
 T = TypeVar("T")
@@ -31,13 +33,13 @@ class MeasuredDecider:
     """A scheduler of which is known how often it was asked, and how long it took."""
 
     def __init__(self, scheduler: Decider) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self.measured = 0, 0.0
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The decisions of the scheduler."""
         began = time.perf_counter()
-        decisions = self._scheduler.decide(snapshot)
+        decisions = self.scheduler.decide(snapshot)
         count, seconds = self.measured
         self.measured = count + 1, seconds + time.perf_counter() - began
         return decisions
@@ -100,6 +102,12 @@ class LoopThread:
                 if thread.is_alive():
                     return False
         return True
+
+    def promise(
+        self, job: Job, earlier: Sequence[PromisedJob], now: float
+    ) -> AcceptPromise | RefusePromise:
+        """Whether a job that arrives now gets its promise; in the thread of the loop."""
+        return promise(self._scheduler.scheduler, self.state, job, earlier, now)
 
     @property
     def decided(self) -> tuple[int, float]:

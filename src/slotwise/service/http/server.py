@@ -39,6 +39,7 @@ from slotwise.service.engine.rights import (
     scoped,
 )
 from slotwise.service.engine.submitting import ACTIONS, JobSubmitter, Submission
+from slotwise.service.engine.what_if import WhatIfs
 from slotwise.service.http import views
 from slotwise.service.http.telemetry import telemetry_routes
 from slotwise.service.page.page import EngineSource, page_routes
@@ -73,6 +74,12 @@ LIST_MAX = 10_000
 
 DIGITS_MAX = 15
 """The most digits of a number in a query."""
+
+WHAT_IF: Mapping[str, type] = {
+    **{"pools": dict, "scheduler": str},
+    **{"hosts": list, "without_hosts": list},
+}
+"""The keys of a change that is asked about, beside `jobs`, and their types."""
 
 T = TypeVar("T")
 Routes = TypeVar("Routes")
@@ -135,6 +142,7 @@ class ServiceApp:
         self.is_draining = False
         self.is_restoring = True
         self._calls, self._submitter = CallFrames(engine), JobSubmitter(engine)
+        self._what_ifs = WhatIfs(engine, self._submitter)
         self.pages = PageHub(EngineSource(engine, lambda: self.state))
 
     @property
@@ -151,6 +159,7 @@ class ServiceApp:
             Route("/v1", self._route(ServiceApp.status)),
             Route("/v1/jobs", self._route(ServiceApp.list)),
             Route("/v1/jobs", self._route(ServiceApp.submit), methods=["POST"]),
+            Route("/v1/what-if", self._route(ServiceApp.what_if), methods=["POST"]),
             Route("/v1/objects", self._route(ServiceApp.submit_object), methods=["POST"]),
             Route("/v1/calls", self._route(ServiceApp.calls), methods=["POST"]),
             Route("/v1/results", self._route(ServiceApp.results), methods=["POST"]),
@@ -208,6 +217,20 @@ class ServiceApp:
             **self._about(request, body),
         )
         return await self._submitted(request, given)
+
+    async def what_if(self, request: Request) -> Response:
+        """What jobs, or another pool, scheduler or host, would do; nothing is changed."""
+        self._check_open()
+        body = await json_of(request)
+        for key, kind in WHAT_IF.items():
+            _of(body, key, kind, None)
+        given = Submission(
+            jobs=_of(body, "jobs", list, []),
+            user=_of(body, "user", str, None),
+            **self._surroundings(user_of(request), body),
+            by=user_of(request),
+        )
+        return PlainResponse(await run_in_threadpool(self._what_ifs.answer, given, body))
 
     async def submit_object(self, request: Request) -> Response:
         """Accept a pickled job, which only a process of its own unpickles."""

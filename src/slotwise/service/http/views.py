@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from slotwise.core.errors import InputError
 from slotwise.core.resources import in_units
 from slotwise.insight.explanation import explanation_lines
+from slotwise.insight.reasons import Reason, WhyWaiting
 from slotwise.service.engine.engine import OVER, Engine, plain_result
 from slotwise.service.settings import HELD
 from slotwise.service.store.records import OPEN, StoredJob
@@ -308,14 +310,13 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
             found = engine.core.explain(record.id)
             text = "\n".join(explanation_lines(found, is_now=True))
             return {"job": record.id, "text": text, **found.to_plain()}
+    plain: dict[str, Any] = {"job": record.id, "pool": record.pool}
     if is_over:
         text = f"job {record.id} is over: {record.state}"
     elif record.held:  # The session knows a closed pool only.
         text = f"job {record.id} is held: {_held(record)}"
+        remedy = f"`slotwise release {record.id}`"
+        plain["waiting"] = asdict(WhyWaiting(record.id, Reason.HELD, "it is held", remedy))
     else:  # It arrives, or its end is not stored yet.
         text = f"job {record.id} holds no slots at this instant"
-    return {
-        "job": record.id,
-        "pool": record.pool,
-        "text": f"{text}: {record.reason}" if record.reason else text,
-    }
+    return {**plain, "text": f"{text}: {record.reason}" if record.reason else text}

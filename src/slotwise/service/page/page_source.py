@@ -377,7 +377,7 @@ class StateReader:
             elif not phases:
                 why = "it has not arrived yet"
             else:
-                why = why_now(self._state, wants or phases[0], scheduler)
+                why = why_now(self._state, wants or phases[0], scheduler).sentence
             reasons.pop(job, None)
             reasons[job] = why
         self._reasons = reasons
