@@ -48,6 +48,7 @@ def ends_of_run(
     state, ends = State(cluster, pools), dict[str, float]()
 
     def note(*_: object) -> None:
+        """Note."""
         ends.update(state.completed)
 
     run(make_scheduler(scheduler), SimulatedBackend(cluster, jobs), state, note)
@@ -75,6 +76,7 @@ def drawn_jobs(seed: int, widest: int = 1, tasks: int = 1, pools: int = 1) -> li
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("scheduler", ["easy", "easy-sjbf"])
 def test_backfilling_is_that_of_the_scheduler(scheduler: str, seed: int) -> None:
+    """Backfilling is that of the scheduler."""
     cluster, jobs = Cluster.of_slots(SLOTS), drawn_jobs(seed, widest=SLOTS)
     found = ends_of_course(picture_at_start(jobs, cluster, scheduler))
     assert found == pytest.approx(ends_of_run(jobs, cluster, scheduler))
@@ -82,6 +84,7 @@ def test_backfilling_is_that_of_the_scheduler(scheduler: str, seed: int) -> None
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_order_of_fifo_is_that_of_the_scheduler(seed: int) -> None:
+    """The order of fifo is that of the scheduler."""
     cluster, jobs = Cluster.of_slots(SLOTS), drawn_jobs(seed)
     found = ends_of_course(picture_at_start(jobs, cluster, "fifo"))
     assert found == pytest.approx(ends_of_run(jobs, cluster, "fifo"))
@@ -106,6 +109,7 @@ def test_courses_are_close_to_runs(scheduler: str, seed: int) -> None:
 
 
 def test_phases_wait_for_each_other_and_jobs_too() -> None:
+    """Phases wait for each other and jobs too."""
     first = Phase("a", Tasks(4, 2.0))
     second = Phase("b", Tasks(2, 3.0), after=frozenset({"a"}))
     jobs = [
@@ -117,6 +121,7 @@ def test_phases_wait_for_each_other_and_jobs_too() -> None:
 
 
 def test_resources_and_kinds_limit_courses() -> None:
+    """Resources and kinds limit courses."""
     hosts = (Host("h", {"map": 4, "reduce": 1}, resources={"memory": 4 << 30}),)
     needs = {"memory": 3 << 30}
     jobs = [
@@ -128,6 +133,7 @@ def test_resources_and_kinds_limit_courses() -> None:
 
 
 def test_a_job_that_cannot_run_has_an_open_end() -> None:
+    """A job that cannot run has an open end."""
     closed = Pool("closed", weight=0.0)
     jobs = [Job("a", (Phase("run", Tasks(1, 1.0)),), pool="closed")]
     picture = picture_at_start(jobs, Cluster.of_slots(1), "fair", [closed])
@@ -135,6 +141,7 @@ def test_a_job_that_cannot_run_has_an_open_end() -> None:
 
 
 def test_many_tasks_are_simulated_in_batches() -> None:
+    """Many tasks are simulated in batches."""
     jobs = [Job("a", (Phase("run", Tasks(100_000, 1.0)),))]
     picture = picture_at_start(jobs, Cluster.of_slots(100), "fair")
     assert ends_of_course(picture)["a"] == pytest.approx(1000.0, rel=0.05)
