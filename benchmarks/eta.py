@@ -1,17 +1,19 @@
 """Forecasts of starts and ends on logs of parallel computers: coverage, width and cost.
 
-    scripts/bench eta [LOG.swf ...] [--swim TRACE.tsv ...] [--scheduler easy] [--cases 5000]
-                      [--stretch 1.0] [--plot FOLDER]
+    scripts/bench eta [LOG.swf ...] [--swim TRACE.tsv ...] [--unknown] [--scheduler easy]
+                      [--cases 5000] [--stretch 1.0] [--first JOBS] [--plot FILE.svg]
 
 Each log is simulated whole under the scheduler. At the submission of some of the jobs that have
 to wait, all that waits or runs is forecast by what is known at that time. The first fifth of a
 log only teaches. Nominal ranges hold 80 %. KTH-SP2 is `KTH-SP2_log.swf`, and LLNL-Atlas
 `LLNL-Atlas-2006-2.1-cln.swf`, both in github.com/jad-darrous/predictsim; the SWIM traces are
-those of github.com/SWIMProjectUCB/SWIM. Without logs, a made-up one is used.
+those of github.com/SWIMProjectUCB/SWIM: they run under fair and flex on as many slots as give a
+load of 0.8, and no work is stated, as by `--unknown` for a made-up stream of calls of some
+functions. There, all jobs are forecast as they arrive. Without logs, a made-up one is used.
 
     coverage  the part of the ranges that held what happened, with a 95 % interval by bootstrap
-              over weeks; of each class of jobs with 200 cases or more; and the part of the
-              weeks with 50 cases or more in which it is from 70 to 90 %
+              over weeks (SWIM: hours); of each class of jobs with 200 cases or more; and the
+              part of the weeks with 50 cases or more in which it is from 70 to 90 %
     width     seconds, median and mean; beside that of the best of three baselines made of past
               waits, which are widened or narrowed to the same coverage
     error     of the median, seconds
@@ -24,20 +26,20 @@ import argparse
 import time
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, log2
 from pathlib import Path
 
 import numpy as np
 
-import measuring
 from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision
 from slotwise.core.events import Event, JobArrived, launches
 from slotwise.core.job import Job, Phase, Tasks
-from slotwise.core.loop import run
+from slotwise.core.loop import Record, run
 from slotwise.core.state import State
 from slotwise.forecast.calibration import FEW_JOBS, LONG_QUEUE, SHORT_QUEUE
 from slotwise.forecast.eta import Eta
@@ -45,9 +47,10 @@ from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.picture import picture_of
 from slotwise.policy.scheduler import make_scheduler
 from slotwise.workload.swf import read_swf
-from slotwise.workload.swim import read_swim
+from slotwise.workload.swim import SwimRates, read_swim
 
-WEEK = 7 * 86_400.0
+WEEK, HOUR = 7 * 86_400.0, 3_600.0
+LOAD = 0.8
 BURN_IN = 0.2
 """The part of a log that only teaches."""
 
@@ -72,7 +75,12 @@ class Watcher:
     """Forecasts at the submission of some jobs of a simulation, and notes what happens."""
 
     def __init__(
-        self, state: State, scheduler: str, chosen: Callable[[int], bool], burn_in: int
+        self,
+        state: State,
+        scheduler: str,
+        chosen: Callable[[], bool],
+        burn_in: int,
+        only_waiting: bool,
     ) -> None:
         self.forecaster = Forecaster(state.cluster)
         self.cases: dict[str, Case] = {}
@@ -82,6 +90,7 @@ class Watcher:
         self._arrived, self._burn_in = 0, burn_in
         self._of_user: dict[str, int] = defaultdict(int)
         self._waiting: dict[str, float] = {}
+        self._only_waiting = only_waiting
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -100,11 +109,11 @@ class Watcher:
         for name, at in state.completed.items():
             if case := self.cases.get(name):
                 self.cases[name] = replace(case, end=at)
-        waiting = [job for job in arrived if job.id in self._waiting]
+        among = [j for j in arrived if j.id in self._waiting or not self._only_waiting]
         for job in arrived:
             self._arrived += 1
             self._of_user[job.user or job.pool] += 1
-        wanted = [job for job in waiting if self._chosen(self._arrived)]
+        wanted = [job for job in among if state.phases_of(job.id) and self._chosen()]
         if wanted and self._arrived > self._burn_in / 2:
             began = time.thread_time()
             found = self.forecaster.forecast(picture_of(state, self._scheduler, "response"))
@@ -117,24 +126,42 @@ class Watcher:
                 )
 
 
-def forecast_log(
-    jobs: Sequence[Job], cluster: Cluster, scheduler: str, cases: int
-) -> tuple[list[Case], Watcher]:
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Jobs on a cluster. `period`: the length of what stands for a week, in seconds."""
+
+    name: str
+    jobs: Sequence[Job]
+    cluster: Cluster
+    is_unknown: bool = False
+    period: float = WEEK
+
+    def simulate(self, scheduler: str, state: State, record: Record) -> None:
+        """Simulate all jobs."""
+        backend = SimulatedBackend(
+            self.cluster, self.jobs, Simulation(hide_work=self.is_unknown)
+        )
+        run(make_scheduler(scheduler), backend, state, record)
+
+
+def forecast_log(log: Log, scheduler: str, cases: int) -> tuple[list[Case], Watcher]:
     """Simulate all jobs, and forecast about so many of those that wait."""
-    state = State(cluster)
-    waiting = _count_waiting(jobs, cluster, scheduler)
-    part = min(1.0, cases / max(1.0, waiting * (1 - BURN_IN)))
+    state = State(log.cluster)
+    count = len(log.jobs) if log.is_unknown else _count_waiting(log, scheduler)
+    part = min(1.0, cases / max(1.0, count * (1 - BURN_IN)))
     rng = np.random.default_rng(1996)
-    burn_in = int(BURN_IN * len(jobs))
-    watcher = Watcher(state, scheduler, lambda _: rng.random() < part, burn_in)
-    run(make_scheduler(scheduler), SimulatedBackend(cluster, jobs), state, watcher)
-    first = sorted(job.arrival for job in jobs)[burn_in]
+    burn_in = int(BURN_IN * len(log.jobs))
+    watcher = Watcher(
+        state, scheduler, lambda: rng.random() < part, burn_in, not log.is_unknown
+    )
+    log.simulate(scheduler, state, watcher)
+    first = sorted(job.arrival for job in log.jobs)[burn_in]
     found = [one for one in watcher.cases.values() if one.at >= first and one.end < inf]
-    return found, watcher
+    return sorted(found, key=lambda one: one.at), watcher
 
 
-def _count_waiting(jobs: Sequence[Job], cluster: Cluster, scheduler: str) -> int:
-    state, arrivals, count = State(cluster), {job.id: job.arrival for job in jobs}, 0
+def _count_waiting(log: Log, scheduler: str) -> int:
+    arrivals, count = {job.id: job.arrival for job in log.jobs}, 0
 
     def note(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         nonlocal count
@@ -142,7 +169,7 @@ def _count_waiting(jobs: Sequence[Job], cluster: Cluster, scheduler: str) -> int
             if (arrival := arrivals.pop(one.phase.job, None)) is not None:
                 count += now > arrival
 
-    run(make_scheduler(scheduler), SimulatedBackend(cluster, jobs), state, note)
+    log.simulate(scheduler, State(log.cluster), note)
     return count
 
 
@@ -178,17 +205,17 @@ class Ranges:
         return float(np.quantile(drawn, 0.025)), float(np.quantile(drawn, 0.975))
 
 
-def ranges_of(cases: Sequence[Case], what: str) -> Ranges:
-    """The ranges of starts or of ends."""
+def ranges_of(cases: Sequence[Case], what: str, period: float) -> Ranges:
+    """The ranges of starts, of those that had not begun, or of ends."""
     rows = []
     for one in cases:
         found = one.eta.start if what == "start" else one.eta.end
-        assert found is not None
-        truth = one.start if what == "start" else one.end
-        rows.append((found.low, found.median, found.high, truth))
-    at = np.array([one.at for one in cases])
-    table = np.array(rows) - at[:, None]
-    return Ranges(*table.T, week=(at // WEEK).astype(int))
+        if found is not None:
+            truth = one.start if what == "start" else one.end
+            rows.append((found.low, found.median, found.high, truth, one.at))
+    table = np.array(rows).reshape(-1, 5)
+    at = table[:, 4]
+    return Ranges(*(table[:, :4] - at[:, None]).T, week=(at // period).astype(int))
 
 
 def baseline(
@@ -240,42 +267,45 @@ def _past_waits(
     return Ranges(*table.T[:4], week=table[:, 4].astype(int))
 
 
-def report(
-    name: str, jobs: Sequence[Job], cluster: Cluster, scheduler: str, cases: int
-) -> list[Case]:
+def report(log: Log, scheduler: str, cases: int) -> list[Case]:
     """Forecast a log and print what is found."""
     began = time.perf_counter()
-    found, watcher = forecast_log(jobs, cluster, scheduler, cases)
-    found.sort(key=lambda one: one.at)
+    found, watcher = forecast_log(log, scheduler, cases)
     print(
-        f"{name}, {scheduler}: {len(jobs):,} jobs, {len(watcher.waits):,} wait,"
+        f"{log.name}, {scheduler}: {len(log.jobs):,} jobs, {len(watcher.waits):,} wait,"
         f" {len(found):,} cases, {time.perf_counter() - began:.0f} s"
     )
     for what in ("start", "end"):
-        _show(what, found, ranges_of(found, what))
-    named, starts = {job.id: job for job in jobs}, ranges_of(found, "start")
-    ways = {way: baseline(found, watcher, named, way) for way in ("all", "size", "area")}
-    for way, one in ways.items():
-        print(
-            f"  past waits, {way:5}  coverage {one.held.mean():.3f}   width median"
-            f" {np.median(one.width):,.0f} mean {one.width.mean():,.0f}"
-        )
-    best = min(ways.values(), key=lambda one: float(np.median(one.width)))
-    ratio = float(np.median(starts.width) / np.median(best.width))
-    low, high = starts.interval(
-        lambda rows: float(np.median(starts.width[rows]) / np.median(best.width[rows]))
-    )
-    print(
-        f"  median width of starts {ratio:.2f} ({low:.2f} to {high:.2f}) of the best of these"
-    )
-    milliseconds = 1000 * watcher.cost
-    forecasts = max(1, len(watcher.cases))
+        of = [one for one in found if what == "end" or one.eta.start is not None]
+        if len(of) >= CLASS_MIN:
+            _show(what, of, ranges_of(of, what, log.period))
+    if not log.is_unknown:
+        _compare(log, found, watcher)
+    milliseconds, forecasts = 1000 * watcher.cost, max(1, len(watcher.cases))
     print(
         f"  cost {milliseconds / forecasts:.1f} ms a forecast,"
         f" {milliseconds / max(1, watcher.jobs_forecast):.2f} ms a job",
         flush=True,
     )
     return found
+
+
+def _compare(log: Log, cases: Sequence[Case], watcher: Watcher) -> None:
+    """The widths of starts beside those from past waits."""
+    named, starts = {job.id: job for job in log.jobs}, ranges_of(cases, "start", log.period)
+    ways = {way: baseline(cases, watcher, named, way) for way in ("all", "size", "area")}
+    for way, one in ways.items():
+        print(
+            f"  past waits, {way:5}  coverage {one.held.mean():.3f}   width median"
+            f" {np.median(one.width):,.0f} mean {one.width.mean():,.0f}"
+        )
+    best = min(ways.values(), key=lambda one: float(np.median(one.width)))
+    for name, of in (("median", np.median), ("mean", np.mean)):
+        low, high = starts.interval(
+            lambda rows, of=of: float(of(starts.width[rows]) / of(best.width[rows]))
+        )
+        ratio = of(starts.width) / of(best.width)
+        print(f"  {name} width of starts {ratio:.2f} ({low:.2f} to {high:.2f}) of the best")
 
 
 def _show(what: str, cases: Sequence[Case], ranges: Ranges) -> None:
@@ -330,33 +360,100 @@ def made_up(count: int = 4_000, seed: int = 3) -> tuple[list[Job], Cluster]:
     return jobs, Cluster.of_slots(64)
 
 
-def stretched(jobs: Iterable[Job], factor: float) -> list[Job]:
-    """The same jobs, with other times between their arrivals."""
-    return [replace(job, arrival=job.arrival * factor) for job in jobs]
+def calls(count: int = 6_000, seed: int = 4) -> Log:
+    """Calls of some functions by some users, whose times nobody states, on 16 slots."""
+    rng = np.random.default_rng(seed)
+    means, jobs, at = rng.lognormal(2.0, 1.5, 40), [], 0.0
+    for number in range(count):
+        function, tasks = int(rng.integers(0, 40)), int(rng.choice([1, 1, 1, 4, 20]))
+        at += float(rng.exponential(means.mean() * 5.4 / 16 / LOAD))
+        work = tuple(map(float, means[function] * rng.lognormal(0, 0.4, tasks)))
+        phase = Phase("call", Tasks(tasks, work))
+        jobs.append(
+            Job(f"j{number}", (phase,), at, user=f"u{function % 10}", program=f"f{function}")
+        )
+    return Log("calls of unknown times", jobs, Cluster.of_slots(16), True, 6 * HOUR)
+
+
+def swim(path: Path, first: int | None) -> Log:
+    """A SWIM trace in blocks of 8 GiB, on as many slots as give the load."""
+    plain, scale = SwimRates(), 64
+    rates = SwimRates(
+        plain.block_bytes * scale,
+        plain.part_bytes * scale,
+        plain.input_rate * scale,
+        plain.shuffle_rate * scale,
+        plain.output_rate * scale,
+    )
+    jobs = read_swim(path, rates, first=first)
+    span = jobs[-1].arrival - jobs[0].arrival
+    slots = max(1, ceil(sum(job.work or 0.0 for job in jobs) / span / LOAD))
+    return Log(f"{path.stem} on {slots} slots", jobs, Cluster.of_slots(slots), True, HOUR)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("logs", nargs="*", type=Path, help="SWF logs; made up if omitted")
     parser.add_argument("--swim", nargs="*", type=Path, default=[], help="SWIM traces")
-    parser.add_argument("--scheduler", default="easy")
-    parser.add_argument("--cases", type=int, default=5_000)
-    parser.add_argument(
-        "--stretch", type=float, default=1.0, help="factor on times between arrivals"
-    )
+    parser.add_argument("--unknown", action="store_true", help="calls of unknown times")
+    parser.add_argument("--scheduler", default="easy", help="of the SWF logs")
+    parser.add_argument("--cases", type=int, default=5_000, help="forecasts of each log")
+    parser.add_argument("--stretch", type=float, default=1.0, help="of times between arrivals")
     parser.add_argument("--first", type=int, help="only the first jobs of each log")
+    parser.add_argument("--plot", type=Path, help="write the calibration as a picture")
     options = parser.parse_args()
-    print(f"a yardstick takes {measuring.yardstick():.4f} s here")
+    logs: list[tuple[Log, str]] = []
     for path in options.logs:
         log = read_swf(path, first=options.first)
-        jobs = stretched(log.jobs, options.stretch)
-        report(path.stem, jobs, log.cluster, options.scheduler, options.cases)
+        jobs = [replace(job, arrival=job.arrival * options.stretch) for job in log.jobs]
+        logs.append((Log(path.stem, jobs, log.cluster), options.scheduler))
     for path in options.swim:
-        trace = read_swim(path)
-        raise SystemExit(f"{trace}")
-    if not options.logs and not options.swim:
-        jobs, cluster = made_up()
-        report("made up", jobs, cluster, options.scheduler, options.cases)
+        logs += [(swim(path, options.first), name) for name in ("fair", "flex")]
+    if options.unknown:
+        logs += [(calls(), name) for name in ("fair", "flex")]
+    if not logs:
+        logs = [(Log("made up", *made_up()), options.scheduler)]
+    shown = {}
+    for log, scheduler in logs:
+        shown[f"{log.name}, {scheduler}"] = report(log, scheduler, options.cases)
+    if options.plot:
+        write_plot(shown, options.plot)
+
+
+def write_plot(shown: Mapping[str, Sequence[Case]], path: Path) -> None:
+    """The part of cases whose truth is below each part of the range, beside the ideal line.
+
+    A range has 0.1 of the cases below it, and 0.9 below its upper end; between, and at the
+    median, parts are in proportion.
+    """
+    import altair as alt
+
+    places = np.linspace(0.0, 1.0, 41)
+    rows = [
+        {"expected": 0.1 + 0.8 * at, "held": 0.1 + 0.8 * at, "log": "ideal"} for at in places
+    ]
+    for name, cases in shown.items():
+        found = ranges_of(cases, "end", WEEK)
+        for at in places:
+            half = np.where(at < 0.5, 2 * at, 2 * at - 1)
+            low = np.where(at < 0.5, found.low, found.median)
+            high = np.where(at < 0.5, found.median, found.high)
+            limit = low + half * (high - low)
+            part = float(np.mean(found.truth <= limit))
+            rows.append({"expected": 0.1 + 0.8 * float(at), "held": part, "log": name})
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line()
+        .encode(
+            alt.X("expected:Q", title="part that should end before"),
+            alt.Y("held:Q", title="part that ended before"),
+            alt.Color("log:N", title=None),
+        )
+        .properties(width=380, height=380)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chart.save(path)
+    print(f"wrote {path}")
 
 
 if __name__ == "__main__":

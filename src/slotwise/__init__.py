@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from slotwise.core.cluster import Network as Network
     from slotwise.core.errors import InputError as InputError
     from slotwise.core.errors import MissingExtraError as MissingExtraError
+    from slotwise.core.errors import PromiseRefused as PromiseRefused
     from slotwise.core.errors import SlotwiseError as SlotwiseError
     from slotwise.core.events import HostAdded as HostAdded
     from slotwise.core.events import HostDrained as HostDrained
@@ -120,7 +121,12 @@ _NAMES = {
     ),
     "slotwise.core.schedule": ("Schedule", "Piece"),
     "slotwise.core.log": ("read_log",),
-    "slotwise.core.errors": ("SlotwiseError", "InputError", "MissingExtraError"),
+    "slotwise.core.errors": (
+        "SlotwiseError",
+        "InputError",
+        "MissingExtraError",
+        "PromiseRefused",
+    ),
 }
 
 PUBLIC = {name: module for module, names in _NAMES.items() for name in names}

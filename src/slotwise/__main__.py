@@ -14,7 +14,8 @@ COMPLETION_VARIABLE = "_SLOTWISE_COMPLETE"
 
 VERBS = {
     *("submit", "status", "list", "wait", "cancel", "hold", "release", "priority", "move"),
-    *("workers", "top", "completion", "token", "login", "logout", "page", "slurm-path"),
+    "what-if",
+    *("workers", "top", "eta", "completion", "token", "login", "logout", "page", "slurm-path"),
 }
 """The commands that ask a server, which load without those that schedule."""
 

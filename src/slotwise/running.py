@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -15,10 +16,12 @@ from inspect import signature
 from itertools import product
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from threading import get_ident
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar, cast
 
 from slotwise import __version__
 from slotwise.backends.attempt_logs import AttemptLogs
+from slotwise.backends.inbox import Questions
 from slotwise.backends.signals import undisturbed
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
@@ -55,6 +58,12 @@ from slotwise.policy.scheduler import (
 from slotwise.results import Result, RunInterrupted, RunLost, RunUnrecorded
 from slotwise.run_folder import Keep, OpenRun, check_keep
 from slotwise.sources import Source, objective_of
+
+if TYPE_CHECKING:
+    from slotwise.backends.live import LiveBackend
+    from slotwise.core.state import State
+
+T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
@@ -238,6 +247,43 @@ def check_file(what: str, path: object) -> None:
         )
 
 
+class RunLoop:
+    """The loop of a live run, for other threads. The thread that makes it runs the loop."""
+
+    def __init__(
+        self, backend: LiveBackend, state: State, header: Header, records: list[Record]
+    ) -> None:
+        self.state, self.scheduler_name = state, str(header.scheduler["name"])
+        self.penalty = str(header.objective["penalty"])
+        self._backend, self._records, self._thread = backend, records, get_ident()
+        self._questions = Questions(backend.inbox, backend.answer_all)
+
+    @property
+    def now(self) -> float:
+        """Seconds on the clock of the run."""
+        return self._backend.now
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Call a function between two turns, or directly after the end of the loop."""
+        return question() if get_ident() == self._thread else self._questions.ask(question)
+
+    def observe(self, record: Record) -> None:
+        """Call a record for each turn from now on."""
+        self.ask(lambda: self._records.append(record))
+
+    def end(self) -> None:
+        """Answer what was asked: the loop has ended."""
+        self._questions.end()
+
+
+class RunWatcher(ABC):
+    """A record of a live run that also reads its state, in a thread of its own."""
+
+    @abstractmethod
+    def watching(self, loop: RunLoop) -> AbstractContextManager[object]:
+        """Entered before the first turn, and left after the last; it then calls `loop.end`."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """Everything that makes a run except its backend."""
@@ -289,6 +335,9 @@ class RunSpec:
                 records += [stack.enter_context(listener) for listener in self.listeners]
                 with undisturbed():  # A started backend is always closed.
                     backend = stack.enter_context(make_backend(opened.logs))
+                if isinstance(progress, RunWatcher) and self.backend == "live":
+                    loop = RunLoop(cast("LiveBackend", backend), state, header, records)
+                    stack.enter_context(progress.watching(loop))
                 run_loop(scheduler, backend, state, all_of(records), opened)
         except KeyboardInterrupt:
             raise RunInterrupted(_result(meter, log, file, opened)) from None

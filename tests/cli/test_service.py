@@ -229,6 +229,35 @@ def test_jobs_are_listed(slotwise: Any, service: FakeService) -> None:
     assert service.asked[-1][1]["state"] == "held"
 
 
+def test_when_jobs_start_and_end_is_shown(slotwise: Any, service: FakeService) -> None:
+    """As ranges, with their age and basis, and in columns of lists."""
+    now = time.time()
+    wait, end = (
+        {"low": now + low, "median": now + 150, "high": high and now + high}
+        for low, high in ((130, 290), (300, None))
+    )
+    eta = {"start": wait, "end": end, "at": now - 2, "confidence": 0.8, "past": 1200}
+    eta |= {"job": "18", "is_simulated": True}
+    service.add("18", state="queued", begun=None, eta=eta)
+    found = plain(slotwise("eta", "18", "--json"))
+    assert found["jobs"] == [{"id": "18", "state": "queued", "eta": eta}]
+    head, row, sure, basis = slotwise("eta", "18").stdout.splitlines()
+    assert head.split()[:4] == ["id", "state", "starts", "ends"]
+    assert row.startswith("18  queued  in 2–5 min  after ")
+    assert sure.startswith("80 of 100 ranges are to hold what happens; 2.")
+    assert basis.endswith("corrected by the errors of 1,200 earlier forecasts")
+    both = slotwise("eta").stdout
+    assert [line.split()[0] for line in both.splitlines()[1:3]] == ["17", "18"]
+    assert {"starts", "ends"} <= set(slotwise("list").stdout.splitlines()[0].split())
+    assert "in 2–5 min" in slotwise("top", "--once").stdout
+    assert "starts:     in 2–5 min" in slotwise("status", "18").stdout
+    service.add("18", state="queued", eta={**eta, "past": 0})
+    assert "no earlier forecasts correct them yet" in slotwise("eta", "18").stdout
+    service.add("18", state="queued", eta={**eta, "is_simulated": False})
+    assert "from the waits of earlier jobs" in slotwise("eta", "18").stdout
+    assert slotwise("eta", "none").exit_code == 2
+
+
 def test_text_of_others_cannot_control_a_terminal(slotwise: Any, service: FakeService) -> None:
     """Control characters of names, commands and reasons are escaped, and markup is text."""
     bad = "\x1b]0;x\x07[red]"

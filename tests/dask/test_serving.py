@@ -8,6 +8,7 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -248,6 +249,10 @@ def test_the_live_page_is_served_beside_the_scheduler_when_it_is_asked_for(
         browser.open(f"{base}/v1/jobs/{quote(job['id'])}/explain", timeout=20)
     )
     assert "max share of 1" in explained["text"]
+    until(lambda: json.load(browser.open(f"{base}/v1/jobs", timeout=20))["jobs"][0]["eta"])
+    (computation,) = gate.status(client).computations
+    assert computation.starts is None
+    assert computation.ends is not None
     with browser.open(f"{base}/v1/stream", timeout=20) as stream:
         data = next(line for line in stream if line.startswith(b"data: "))
     sections = json.loads(data[6:])["common"]["set"]
@@ -266,6 +271,7 @@ def test_the_live_page_is_served_beside_the_scheduler_when_it_is_asked_for(
         return False
 
     until(is_over)
+    until(lambda: "slotwise forecasts" not in {one.name for one in threading.enumerate()})
 
 
 def test_a_gate_loads_no_web_server_unless_it_is_asked_for() -> None:

@@ -139,4 +139,4 @@ def test_only_what_was_learned_is_called_so(
     state.apply(Launch(map_phase, 0, 1, "a", Locality.ANY, memory=got))
     state.apply(TaskFinished(0.0, map_phase, 0, 1, 1.0, peak=1))
     state.apply(Launch(map_phase, 1, 1, "a", Locality.ANY, memory=got))
-    assert amount in why_now(state, state.phase(map_phase), "fair")
+    assert amount in why_now(state, state.phase(map_phase), "fair").sentence

@@ -36,6 +36,7 @@ ROUTES = [
     ("GET", "/v1"),
     ("GET", "/v1/jobs"),
     ("POST", "/v1/jobs"),
+    ("POST", "/v1/what-if"),
     ("POST", "/v1/objects"),
     ("POST", "/v1/calls"),
     ("POST", "/v1/results"),

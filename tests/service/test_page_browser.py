@@ -41,6 +41,8 @@ name = "dev"
 listen = "127.0.0.1:{port}"
 [service.users.ann]
 [service.users.bob]
+[service.users.ada]
+roles = {{ "*" = "admin" }}
 """
 
 EVIL = "<img src=x onerror=document.title='owned'>"
@@ -116,8 +118,13 @@ def opened(browser: Any) -> Iterator[Opener]:
 @pytest.fixture
 def ann(served: NetworkServer, opened: Opener) -> Any:
     """A page that ann has logged in to."""
+    return logged_in(served, opened, "ann")
+
+
+def logged_in(served: NetworkServer, opened: Opener, user: str) -> Any:
+    """A page that a user has logged in to."""
     page = opened(served.page, viewport={"width": 1400, "height": 900})
-    page.get_by_label("Your token").fill(served.token("ann"))
+    page.get_by_label("Your token").fill(served.token(user))
     page.get_by_role("button", name="Log in").click()
     expect(page.locator("#link")).to_have_text("live")
     return page
@@ -166,6 +173,7 @@ def test_a_job_is_submitted_watched_and_cancelled(served: NetworkServer, ann: An
     expect(row.locator(".badge")).to_have_text("running")
     expect(row.locator(".tail")).to_have_text("begun")
     expect(row.get_by_role("progressbar")).to_have_attribute("aria-label", "0 of 1 task done")
+    expect(row.locator(".eta")).to_have_text(re.compile("^Ends "))
     last = ann.locator(f"#own-jobs > li[data-key={waits}]")
     expect(last.locator(".badge")).to_have_text("waiting")
     expect(last.locator(".why")).to_contain_text("waits for jobs")
@@ -175,6 +183,7 @@ def test_a_job_is_submitted_watched_and_cancelled(served: NetworkServer, ann: An
     dialog = ann.get_by_role("dialog")
     expect(dialog.locator("#job-log")).to_contain_text("begun")
     expect(dialog.locator("#job-why")).to_contain_text("under flex")
+    expect(dialog.locator("#job-facts")).to_contain_text("80 % sure")
     dialog.get_by_role("button", name="Cancel").click()
     expect(dialog.locator("#job-state .badge")).to_have_text("cancelled")
     ann.keyboard.press("Escape")
@@ -185,6 +194,29 @@ def test_a_job_is_submitted_watched_and_cancelled(served: NetworkServer, ann: An
     expect(ann.locator("#own-none")).to_be_visible()
     ann.locator("#filters [name=state]").select_option("")
     expect(ann.locator("#queue-rows tr").first.locator(".badge")).to_have_text("cancelled")
+
+
+def test_what_would_happen_is_shown_before(
+    served: NetworkServer, opened: Opener, ann: Any
+) -> None:
+    """Of a job in the form; of another weight, for administrators only."""
+    expect(ann.locator("#what-if")).to_be_hidden()
+    ann.get_by_role("button", name="Submit").first.click()
+    form = ann.locator("#submit-form")
+    form.get_by_label("Command").fill("sleep 9")
+    form.get_by_role("button", name="When?").click()
+    expect(ann.locator("#submit-answer")).to_contain_text("Job new starts")
+    expect(ann.locator("#submit-answer")).to_contain_text("ends ")
+    page = logged_in(served, opened, "ada")
+    page.get_by_text("What if").click()
+    panel = page.locator("#what-if-form")
+    panel.get_by_label("Pool").select_option("research")
+    panel.get_by_label("Weight").fill("3")
+    panel.get_by_role("button", name="Compare").click()
+    expect(page.locator("#what-if-answer")).to_contain_text("mean response")
+    panel.get_by_label("Scheduler").fill("fare")
+    panel.get_by_role("button", name="Compare").click()
+    expect(page.locator("#what-if-answer .wrong")).to_contain_text("unknown allocator")
 
 
 def test_a_mistake_in_the_form_is_explained_where_it_was_made(ann: Any) -> None:
@@ -332,6 +364,7 @@ def test_a_session_shows_its_calls_and_ends_with_them(opened: Opener, tmp_path: 
         expect(page.locator("#link")).to_have_text("live")
         expect(page.locator("#own-jobs > li")).to_have_count(2)
         expect(page.locator("#own-jobs .tail").first).to_have_text("napping")
+        expect(page.locator("#own-jobs .eta").first).to_have_text(re.compile("^Ends "))
         expect(page.locator("#submit-open")).to_be_hidden()
         page.get_by_role("button", name="Cancel job call-2").click()
         expect(page.locator("#own-jobs > li")).to_have_count(1)

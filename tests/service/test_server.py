@@ -198,7 +198,13 @@ def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
     until(lambda: server.job(block)["tasks_listed"])
     (task,) = server.job(block)["tasks_listed"]
     assert task["begun"] == pytest.approx(time.time(), abs=60)
-    assert "slot" in server.get(f"/v1/jobs/{job}/explain")["text"]
+    found = server.get(f"/v1/jobs/{job}/explain")
+    assert "slot" in found["text"]
+    assert found["waiting"]["position"] == found["waiting"]["waiting"] == 1
+    server.post(f"/v1/jobs/{job}/hold")
+    held = server.get(f"/v1/jobs/{job}/explain")["waiting"]
+    assert (held["reason"], held["remedy"]) == ("held", f"`slotwise release {job}`")
+    server.post(f"/v1/jobs/{job}/release")
     (pool,) = (one for one in server.get("/v1/pools")["pools"] if one["name"] == "default")
     assert (pool["held"], pool["running"], pool["queued"]) == (2, 2, 1)
     (worker,) = server.get("/v1/workers")["workers"]

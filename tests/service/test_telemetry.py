@@ -231,6 +231,8 @@ def test_real_answers_are_as_described(server: RunningServer) -> None:
     (held,) = server.submit({"command": ["true"], "deadline": {"at": 4e9}}, hold=True)
     checked(server.get(f"/v1/jobs/{running}"), "/v1/jobs/{job}")
     checked(server.get(f"/v1/jobs/{running}/explain"), "/v1/jobs/{job}/explain")
+    asked = server.post("/v1/what-if", {"jobs": [{"command": "true"}], "folder": "/"})
+    checked(asked, "/v1/what-if", "post")
     checked(server.post(f"/v1/jobs/{running}/cancel"), "/v1/jobs/{job}/cancel", "post")
     checked(server.wait(failed), "/v1/jobs/{job}/wait")
     checked(server.get("/v1/jobs"), "/v1/jobs")

@@ -391,6 +391,28 @@ def test_only_who_may_changes_a_job(team: Team) -> None:
     team.transport("max").post(job_path(job, "forget"))
 
 
+def test_a_user_asks_about_its_pools_and_administrators_about_all(team: Team) -> None:
+    """How often is limited, but not for administrators."""
+    job = {"command": "true", "pool": "vision"}
+    found = team.transport("ann").post("/v1/what-if", {"jobs": [job]})
+    assert [one["job"] for one in found["jobs"]] == found["new"] == ["new"]
+    with refused("forbidden"):
+        team.transport("ann").post("/v1/what-if", {"jobs": [{**job, "pool": "dev"}]})
+    changes = {"pools": {"dev": {"weight": 3}}, "scheduler": "fair", "hosts": [HOST]}
+    for key, value in changes.items():
+        with refused("forbidden"):
+            team.transport("max").post("/v1/what-if", {"jobs": [job], key: value})
+        assert team.transport("ada").post("/v1/what-if", {key: value})["new"] == []
+    with refused("limit"):
+        team.transport("bob").post("/v1/what-if", {"jobs": [job] * 101})
+    with refused("limit"):
+        for _ in range(60):
+            team.transport("ann").post("/v1/what-if", {"jobs": [job]})
+
+
+HOST = {"name": "h9", "slots": 4}
+
+
 def test_a_user_submits_to_its_pools(team: Team) -> None:
     """Also when it moves a job; nothing of what is refused is left."""
     known = len(team.server.get("/v1/jobs", limit=1000)["jobs"])

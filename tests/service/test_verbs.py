@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from slotwise import Client
+from slotwise import Client, Job, Phase, Tasks
 from slotwise.cli.main import app
 from waiting import until
 
@@ -81,6 +82,26 @@ def test_running_and_next_jobs_are_found_in_a_long_queue(slotwise: Shell) -> Non
     assert [job["id"] for job in view["running"]] == ["a", "b"]
     assert [job["id"] for job in view["queue"]] == ["c", "d", "e"]
     assert len(slotwise.json("cancel", "--all")["jobs"]) == 5
+
+
+def test_the_server_forecasts_when_jobs_end(slotwise: Shell, server: Any) -> None:
+    """Those that run and those that wait, for commands, lists and clients."""
+    for job in "abc":
+        slotwise("submit", "--id", job, "--", "sleep", "100")
+    until(lambda: all(job["eta"] for job in slotwise.json("eta", "a", "c")["jobs"]))
+    first, last = (job["eta"] for job in slotwise.json("eta", "a", "c")["jobs"])
+    assert first["start"] is None
+    assert last["at"] <= last["start"]["low"] <= last["end"]["high"]
+    rows = {job["id"]: job["eta"] for job in slotwise.json("list")["jobs"]}
+    assert rows["c"]["end"]["median"] > rows["a"]["end"]["median"]
+    with Client(server.url) as client:
+        eta = client.eta("c")
+        assert eta is not None
+        assert eta.start is not None
+        assert client.etas().keys() == {"a", "b", "c"}
+        slotwise("cancel", "--all")
+        assert client.wait("c") == "cancelled"
+        assert client.eta("c") is None
 
 
 def test_a_workload_file_runs_on_a_server(slotwise: Shell, tmp_path: Path) -> None:
@@ -190,3 +211,44 @@ def test_output_is_followed_across_a_restart(
         (tmp_path / "go").touch()
         assert process.stdout.read() == "two\n"
         assert process.wait(30) == 0
+
+
+def test_a_dry_run_says_when_a_job_would_end_and_who_is_later(slotwise: Shell) -> None:
+    """By simulations of the server; nothing is submitted, and no number is used up."""
+    slotwise("submit", "--id", "long", "--array", "8", "--", "sleep", "60")
+    until(lambda: slotwise.json("status", "long")["tasks_running"])
+    words = ("--deadline", "1s", "--array", "9", "--", "sleep", "50")
+    found = slotwise.json("submit", "--json", "--dry-run", *words)
+    assert (found["new"], found["deadlines"]) == (["new"], ["new"])
+    new = found["jobs"][0]
+    assert (new["before"], new["late_after"], new["user"]) == (None, 1.0, None)
+    assert new["after"]["end"]["median"] > found["at"]
+    shown = slotwise("submit", "--dry-run", *words).stdout
+    assert re.search(
+        r"^new: starts .*, ends .*; keeps its deadline with .* of 0%$", shown, re.M
+    )
+    refused = slotwise("submit", "--dry-run", "--wait", "--", "true")
+    assert (refused.exit_code, "leave out --wait" in refused.stderr) == (2, True)
+    refused = slotwise("submit", "--dry-run", "--promise", "1s", "--", "sleep", "50")
+    assert (refused.exit_code, "cannot be promised" in refused.stderr) == (2, True)
+    assert slotwise("submit", "--", "true").stdout == "2\n"
+
+
+def test_what_if_shows_both_courses(slotwise: Shell) -> None:
+    """Of other hosts and pools; a client of Python has the same."""
+    slotwise("submit", "--id", "long", "--array", "20", "--", "sleep", "60")
+    until(lambda: slotwise.json("status", "long")["tasks_running"])
+    words = ("what-if", "--host", "h9:8", "--weight", "default=2")
+    found = slotwise.json(*words)
+    (row,) = found["jobs"]
+    assert row["delay"] < 0
+    assert row["user"] == slotwise.json("status", "long")["user"]
+    shown = slotwise(*words).stdout.split()
+    assert {"mean", "response", "long", "then"} <= set(shown)
+    with Client(slotwise.url) as client:
+        assert [one.job for one in client.what_if(hosts={"h9": 8}).jobs] == ["long"]
+        assert client.what_if(["sleep", "5"]).jobs[0].before is None
+        assert client.what_if(Job("j", (Phase("p", Tasks(1, 5.0)),))).jobs[0].job == "j"
+        client.job("long").cancel()
+    wrong = slotwise("what-if", "--weight", "default")
+    assert (wrong.exit_code, "expected NAME=VALUE" in wrong.stderr) == (2, True)

@@ -59,6 +59,7 @@ def test_calls_that_raise_and_jobs_that_are_cancelled_are_not_completed() -> Non
         waiting = session.run(Job("j", (Phase("p", Tasks(1, 0.0)),)))
         call = session.submit(abs, held)
         assert "waits for the results of other calls" in str(call.explain())
+        assert call.explain().waiting.reason == "calls_before"
         until(lambda: "j" in {job.job for job in session.jobs()})
         waiting.cancel()
         until(lambda: session.jobs().over == 3)
@@ -77,6 +78,25 @@ def test_a_job_is_listed_before_it_has_arrived() -> None:
         future = session.run(Job("j", (Phase("p", Tasks(1, 0.0)),)))
         assert [job.job for job in session.jobs()] == ["j"]
         future.result(PATIENCE)
+
+
+def test_a_job_that_waits_knows_its_place_and_what_would_start_it() -> None:
+    """Before it has arrived, while another one runs, and when it runs."""
+    with Session(1, scheduler="fifo") as session:
+        first = session.run(Job("first", (Phase("p", Tasks(1, 900.0)),)))
+        until(first.running)
+
+        def submitted() -> str:
+            session.run(Job("last", (Phase("p", Tasks(1, 900.0)),)))
+            return session.explain("last").waiting.reason
+
+        assert session._intake.ask(submitted) == "not_arrived"
+        until(lambda: session.explain("last").waiting.reason == "served_later")
+        why = session.explain("last").waiting
+        assert (why.position, why.waiting) == (1, 1)
+        assert (why.remedy, why.pool, why.start) == ("a higher priority", "", None)
+        assert first.explain().waiting.reason == "all_run"
+        session.close(cancels=True)
 
 
 def test_few_jobs_that_ended_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

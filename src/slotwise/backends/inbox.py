@@ -6,14 +6,18 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
+from typing import TypeVar
 
 from slotwise.backends.local.call_stream import CallStream
 from slotwise.core.events import HostChange, JobsClosed, Request, TasksAdded
 from slotwise.core.job import PhaseId
 from slotwise.jobs.execution import Execution
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +152,36 @@ class Wakeup:
             if self.channel >= 0:
                 os.close(self.channel)
                 self.channel = -1
+
+
+class Questions:
+    """What other threads ask of a loop with an inbox: its thread answers between its turns."""
+
+    def __init__(self, inbox: Inbox, answer_all: Callable[[], None]) -> None:
+        """`answer_all` calls the functions that are left in the inbox."""
+        self._inbox, self._answer_all = inbox, answer_all
+        self._lock = threading.RLock()  # A function of `ask` may call `ask`.
+        self.is_over = False
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Call a function in the thread of the loop, or directly after the end of the loop."""
+        answer: futures.Future[T] = futures.Future()
+
+        def call() -> None:
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        with self._lock:
+            if self.is_over:
+                call()
+            else:
+                self._inbox.put(Ask(call))
+        return answer.result()
+
+    def end(self) -> None:
+        """The loop has ended: answer what was asked, and answer directly from now on."""
+        with self._lock:
+            self.is_over = True
+            self._answer_all()

@@ -53,6 +53,7 @@ MEANT_COMMANDS = {
     "unhold": "release",
     **dict.fromkeys(("draw", "graph"), "show"),
     "why": "explain",
+    **dict.fromkeys(("when", "forecast", "predict"), "eta"),
 }
 """Commands of other tools, and those of slotwise that do the same."""
 

@@ -35,6 +35,7 @@ from slotwise.cli.options import (
 from slotwise.cli.parsing import Json, Server, parse_resources, seconds_option
 from slotwise.cli.pools import pools
 from slotwise.cli.resumed import Resumed
+from slotwise.cli.run_forecasts import ForecastProgress
 from slotwise.cli.serve import serve
 from slotwise.cli.service import add_commands
 from slotwise.cli.terminal import (
@@ -304,7 +305,7 @@ def _run(
             show_defaults(defaults)
             with (
                 resumed.showing_kept(),
-                Progress(errors(), f"{scheduler}, live", note=note) as progress,
+                ForecastProgress(errors(), f"{scheduler}, live", note=note) as progress,
             ):
                 options["progress"] = progress
                 result = api.run(

@@ -24,6 +24,7 @@ from slotwise.cli.application import (
 from slotwise.cli.following import LIVE, exit_code, is_over, show_end, wait_for, wait_for_any
 from slotwise.cli.parsing import Json, Server, seconds_option
 from slotwise.cli.users import add_user_commands
+from slotwise.cli.what_if import what_if
 from slotwise.core.errors import InputError, SlotwiseError
 from slotwise.service.clients.transport import NoServerError, Transport, job_path
 
@@ -31,7 +32,7 @@ NAMES_MAX = 100
 """The most names that a completion offers."""
 
 JOBS_MAX = 10_000
-"""The most jobs that one command cancels."""
+"""The most jobs that one command cancels, or asks for the ends of."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -132,6 +133,36 @@ def list_jobs(
     service_tables.show_jobs(found["jobs"])
     if found["more"] and sys.stdout.isatty():
         show_message(f"slotwise: the last {limit} of more jobs; --limit shows others")
+
+
+def show_etas(
+    jobs: SomeIds = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Show when jobs start and end, as ranges; without ids, those of all jobs not over.
+
+    It also says how old the forecasts are, and what they are based on. A new job has one within
+    seconds.
+
+    `slotwise eta`
+
+    `slotwise eta 17 18 --json`
+    """
+    from slotwise.cli import service_tables
+
+    transport, keys = Transport(server), ("id", "state", "eta")
+    if jobs:
+        listed = [transport.get(job_path(job, "eta")) for job in jobs]
+    else:
+        listed = transport.get("/v1/jobs", state=LIVE, limit=JOBS_MAX)["jobs"]
+    found, now = [{key: job.get(key) for key in keys} for job in listed], time.time()
+    if as_json:
+        print_json({"now": now, "jobs": found})
+    elif found:
+        service_tables.show_etas(found, now)
+    elif sys.stdout.isatty():
+        print("no jobs")
 
 
 def wait_jobs(
@@ -423,6 +454,8 @@ class SubmitCommand(CommandOfApplication):
 COMMANDS = {
     "status": show_status,
     "list": list_jobs,
+    "eta": show_etas,
+    "what-if": what_if,
     "wait": wait_jobs,
     "cancel": cancel_jobs,
     "hold": hold_jobs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import inf
 from typing import Any
@@ -15,10 +15,14 @@ from rich.text import Text
 
 from slotwise.core.resources import MEMORY
 from slotwise.core.units import size_text
+from slotwise.insight.report.ranges import instant_near, instants
 from slotwise.insight.report.text import MISSING, counted, in_short, number, printable, seconds
 
 PIPE_WIDTH = 200
 """The width of tables outside a terminal."""
+
+COMMAND_LEAST = 16
+"""The characters of a command for which other columns are left out if jobs have forecasts."""
 
 COMMAND_WIDTH = 60
 """The maximum number of characters of a command in a table outside a terminal."""
@@ -101,25 +105,71 @@ def state_of(job: Plain) -> Text:
 
 
 def jobs_table(jobs: Sequence[Plain], now: float) -> Table:
-    """Jobs, one in a row."""
-    headings = ("id", "state", "pool", "user", "tasks", "submitted", "took", "command")
-    return table_of(
-        headings,
+    """Jobs, one in a row; when they start and end if forecasts of any say so."""
+    columns: dict[str, list[object]] = {
+        "id": [job["id"] for job in jobs],
+        "state": [state_of(job) for job in jobs],
+        "pool": [job.get("pool") for job in jobs],
+        "user": [job.get("user") for job in jobs],
+        "tasks": [tasks_done(job) for job in jobs],
+        "submitted": [ago(job.get("submitted"), now) for job in jobs],
+        "took": [took(job, now) for job in jobs],
+        "starts": [range_of(job, "start", now) for job in jobs],
+        "ends": [range_of(job, "end", now) for job in jobs],
+        "command": [what_runs(job) for job in jobs],
+    }
+    for name in ("starts", "ends"):
+        if all(cell == MISSING for cell in columns[name]):
+            del columns[name]
+    for name in ("submitted", "took", "user") if "ends" in columns else ():
+        widths = [max(map(len, map(str, (key, *columns[key])))) for key in columns][:-1]
+        if sum(widths) + 2 * len(widths) + COMMAND_LEAST > console().width:
+            del columns[name]
+    numbers = [n for n, name in enumerate(columns) if name in ("tasks", "submitted", "took")]
+    return table_of(tuple(columns), zip(*columns.values(), strict=True), numbers)
+
+
+def range_of(job: Plain, which: str, now: float) -> str:
+    """When a job is expected to start or to end; nothing if that is over, or not forecast."""
+    found = (job.get("eta") or {}).get(which)
+    return instants(found["low"], found["high"], now) if found else MISSING
+
+
+def show_etas(jobs: Sequence[Plain], now: float) -> None:
+    """Print when jobs start and end, and what that is based on."""
+    rows = [
         (
-            (
-                job["id"],
-                state_of(job),
-                job.get("pool"),
-                job.get("user"),
-                tasks_done(job),
-                ago(job.get("submitted"), now),
-                took(job, now),
-                what_runs(job),
-            )
-            for job in jobs
-        ),
-        (4, 5, 6),
-    )
+            job["id"],
+            state_of(job),
+            range_of(job, "start", now),
+            range_of(job, "end", now),
+            _median(job, now),
+        )
+        for job in jobs
+    ]
+    console().print(table_of(("id", "state", "starts", "ends", "half end by"), rows))
+    if etas := [job["eta"] for job in jobs if job.get("eta")]:
+        print("\n".join(_basis(etas, now)))
+
+
+def _median(job: Plain, now: float) -> str:
+    at = ((job.get("eta") or {}).get("end") or {}).get("median")
+    return MISSING if at is None else instant_near(at, now)
+
+
+def _basis(etas: Sequence[Plain], now: float) -> Iterator[str]:
+    """How sure forecasts are, how old, and what they are based on."""
+    eta = min(etas, key=lambda eta: eta["at"])
+    age = seconds(max(0.0, now - eta["at"]))
+    sure = f"{100 * eta['confidence']:.0f} of 100 ranges are to hold what happens"
+    yield f"{sure}; {'at most ' if len(etas) > 1 else ''}{age} old"
+    if not all(one["is_simulated"] for one in etas):
+        yield "from the waits of earlier jobs: the scheduler in use cannot be simulated"
+    elif past := min(one["past"] for one in etas):
+        what = f"the errors of {counted(past, 'earlier forecast')}"
+        yield f"from simulations of the scheduler in use, corrected by {what}"
+    else:
+        yield "from simulations of the scheduler in use; no earlier forecasts correct them yet"
 
 
 def pools_table(pools: Sequence[Plain]) -> Table:
@@ -233,6 +283,8 @@ def show_job(job: Plain) -> None:
         "submitted": _dated(job.get("submitted"), now),
         "begun": _dated(job.get("begun"), now),
         "ended": _dated(job.get("ended"), now),
+        "starts": range_of(job, "start", now),
+        "ends": range_of(job, "end", now),
         "deadline": _dated(job.get("deadline"), now),
         "tasks": f"{tasks_done(job)} done, {job.get('tasks_running') or 0} running,"
         f" {job.get('tasks_failed') or 0} failed",

@@ -96,6 +96,7 @@ OPTIONS = tuple(
         ("--priority", "text", "NAME", "very_high, high, normal, low or very_low."),
         ("--weight", "number", "NUMBER", "Weight in objectives and shares."),
         ("--deadline", "text", "TIME", "A time such as 17:00, a date and time, or in 2h."),
+        ("--promise", "text", "TIME", "Accept it only if it can be done by then."),
         ("--user", "text", "NAME", "User of the job [default: your account]."),
         ("--slots", "whole", "N", "Slots of each task."),
         ("--slots-max", "whole", "N", "Maximum of slots at once."),
@@ -119,6 +120,7 @@ OPTIONS = tuple(
         ("--key", "text", "TEXT", "Submit only once, however often this is repeated."),
         ("--shell", "flag", "", "Run the words as one line of /bin/sh."),
         ("--hold", "flag", "", "Do not begin before `slotwise release`."),
+        ("--dry-run", "flag", "", "Only show when it would start and end, and who is later."),
         ("-w --wait", "flag", "", "Wait for the end; exit with the code of the job."),
         ("-f --follow", "flag", "", "Print what it prints, then as --wait."),
         ("--json", "flag", "", "Print JSON on stdout and nothing else."),
@@ -188,6 +190,8 @@ def parse_words(words: Sequence[str]) -> SubmittedWords | None:
         _state(options, option, value)
     if options.keys() >= {"json", "follow"}:
         raise InputError("--json prints nothing else; leave out --follow, or write --wait")
+    if "dry_run" in options and options.keys() & {"wait", "follow", "hold"}:
+        raise InputError("--dry-run submits nothing; leave out --wait, --follow and --hold")
     if file is not None and command:
         raise InputError(
             f"{file} is a workload file, and a command follows; submit one of both"
@@ -243,8 +247,9 @@ def entry_of(
         entry["tasks"], first = _tasks(options["array"])
         if first:
             entry["first_task"] = first
-    if "deadline" in options:
-        entry["deadline"] = {"at": _instant("--deadline", options["deadline"])}
+    for key in ("deadline", "promise"):
+        if key in options:
+            entry[key] = {"at": _instant(f"--{key}", options[key])}
     if resources := _resources(options):
         entry["resources"] = resources
     if "no_retry" in options:
@@ -379,7 +384,13 @@ def submit(submitted: SubmittedWords) -> int:
     transport = Transport(options.get("server"))
     try:
         is_network = transport.place.is_network
-        jobs = posted(transport, request_of(submitted, is_network=is_network))
+        body = request_of(submitted, is_network=is_network)
+        if "dry_run" in options:
+            from slotwise.cli.what_if import ask, show_answer
+
+            show_answer(ask(transport, body), as_json="json" in options)
+            return 0
+        jobs = posted(transport, body)
     except InputError as error:
         if submitted.file is not None:
             raise

@@ -13,7 +13,9 @@ from slotwise.core.errors import InputError
 from slotwise.workload.file import read_workload
 from slotwise.workload.text import parse_text, read_text
 
-OF_FILES = frozenset({"key", "hold", "no_restart", "user", "wait", "follow", "json", "server"})
+OF_FILES = frozenset(
+    {"key", "hold", "dry_run", "no_restart", "user", "wait", "follow", "json", "server"}
+)
 """The options of a submission that a workload file takes; the others are keys of its jobs."""
 
 TAKEN = ("slotwise", "start", "jobs")
@@ -40,8 +42,9 @@ def entries_of(file: str, options: Mapping[str, Any] | None = None) -> tuple[lis
     entries = []
     for stated, job in zip(data["jobs"], workload.jobs, strict=True):
         resolved: dict[str, Any] = {}
-        if job.deadline is not None:
-            resolved["deadline"] = {"at": now + job.deadline}
+        for key in ("deadline", "promise"):
+            if (at := getattr(job, key)) is not None:
+                resolved[key] = {"at": now + at}
         if job.arrival:
             resolved["arrival"] = job.arrival
         if job.steps:

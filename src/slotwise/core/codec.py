@@ -17,16 +17,20 @@ from typing import Any
 
 from slotwise.core.cluster import GRACE_SECONDS, Cluster, Host
 from slotwise.core.decisions import (
+    AcceptPromise,
     Adjust,
+    BreakPromise,
     Decision,
     Defer,
     Enqueue,
     GiveUp,
+    GuaranteePromise,
     Launch,
     Locality,
     Preempt,
     Queue,
     Reallocate,
+    RefusePromise,
     Release,
     Retry,
     VirtualEnd,
@@ -64,7 +68,7 @@ from slotwise.core.events import (
     TasksRunnable,
 )
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
-from slotwise.core.pools import Pool, Preemption
+from slotwise.core.pools import PER_USER, Pool, Preemption
 from slotwise.core.resources import NOTHING, Resources
 
 Plain = dict[str, Any]
@@ -79,7 +83,7 @@ OMITTED = {
 }
 """Keys that are left out if they are false, empty or null, as they usually are."""
 
-IF_STATED = ("attempts", "retry_delay", "time_limit", "time_requested", "user")
+IF_STATED = ("attempts", "retry_delay", "time_limit", "time_requested", "user", "promise")
 """Keys of a job that are left out if it does not state them."""
 
 
@@ -215,6 +219,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         *(TasksRunnable, TasksBlocked, TasksDropped, TaskAdopted),
         *(HostLost, HostJoined, HostDrained, HostRemoved, HostResized),
         *(Launch, Defer, Preempt, WouldPreempt, Release, GiveUp, Retry),
+        *(AcceptPromise, RefusePromise, GuaranteePromise, BreakPromise),
     )
 } | {
     "JobArrived": lambda plain: JobArrived(plain["at"], decode_job(plain["job"])),
@@ -297,6 +302,7 @@ def encode_job(job: Job) -> Plain:
         **({} if job.after_failed == "cancel" else {"after_failed": job.after_failed}),
         **{key: value for key in IF_STATED if (value := getattr(job, key)) is not None},
         **({"memory_limit": True} if job.memory_limit else {}),
+        **({"promised": True} if job.promised else {}),
         "phases": [_encode_phase(phase) for phase in job.phases],
     }
 
@@ -319,6 +325,7 @@ def decode_job(plain: Mapping[str, Any]) -> Job:
         after_failed=plain.get("after_failed", "cancel"),
         **{key: plain[key] for key in IF_STATED if key in plain},
         memory_limit=plain.get("memory_limit", False),
+        promised=plain.get("promised", False),
     )
 
 
@@ -412,11 +419,7 @@ def encode_pool(pool: Pool) -> Plain:
         "jobs_max": pool.jobs_max,
         "job_weights": pool.job_weights,
         "preemption": pool.preemption and _encode_preemption(pool.preemption),
-        **(
-            {"jobs_max_per_user": dict(pool.jobs_max_per_user)}
-            if pool.jobs_max_per_user
-            else {}
-        ),
+        **{key: dict(limits) for key in PER_USER if (limits := getattr(pool, key))},
         **({} if pool.preemptible else {"preemptible": False}),
         **({} if pool.stops_per_hour is None else {"stops_per_hour": pool.stops_per_hour}),
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from slotwise.core.job import PhaseId, fast_frozen
 
@@ -169,6 +169,58 @@ class Retry:
     tasks: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptPromise:
+    """The job will be done at `at`: from now on slots are reserved for it.
+
+    From `begins` to `until`, which is `at` or before; it begins later when tasks are done.
+    `factors` are assumed for its phases, by name: their real over their stated work.
+    """
+
+    job: str
+    at: float
+    kind: str
+    slots: int
+    begins: float
+    until: float
+    factors: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusePromise:
+    """The job gets no promise of `at`. It runs like one that asks for none.
+
+    `earliest` is the earliest date that could be promised; None if the reason is another one.
+    """
+
+    job: str
+    at: float
+    reason: str
+    earliest: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GuaranteePromise:
+    """The promise of a job is due: these min shares of its phases, by name, are guaranteed."""
+
+    job: str
+    slots: Mapping[str, int]
+
+
+PromiseCause = Literal["hosts", "pools", "min_shares", "failures", "estimates"]
+"""Why a promise is broken: hosts were lost, pools were changed, min shares came first, attempts
+failed or were stopped, or tasks took longer than assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakPromise:
+    """The job is not done at the promised date. Its slots are guaranteed no more."""
+
+    job: str
+    at: float
+    cause: PromiseCause
+
+
 Decision = (
     Reallocate
     | Adjust
@@ -180,6 +232,10 @@ Decision = (
     | Release
     | GiveUp
     | Retry
+    | AcceptPromise
+    | RefusePromise
+    | GuaranteePromise
+    | BreakPromise
 )
 """All decisions of a scheduler."""
 

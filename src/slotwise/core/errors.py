@@ -42,6 +42,17 @@ class InputError(SlotwiseError):
     """Invalid input; nothing was started."""
 
 
+class PromiseRefused(InputError):
+    """A date cannot be promised to a job, which was not accepted.
+
+    earliest  the earliest date that could be promised, in Unix seconds; None if none could
+    """
+
+    def __init__(self, text: str, earliest: float | None) -> None:
+        super().__init__(text)
+        self.earliest = earliest
+
+
 class RecordError(SlotwiseError, TypeError):
     """A node wrote something that is not a record, or has an invalid key; names the node."""
 

@@ -358,6 +358,8 @@ class Job:
                   failed
     user          whose job it is, for limits of users; None: in live work the account of the
                   process, otherwise nobody
+    promise       the date by which it must be done; None: it asks for no promise
+    promised      whether that was promised before it arrived
     """
 
     id: str
@@ -379,6 +381,8 @@ class Job:
     time_requested: TimeLimit | None = None
     memory_limit: bool = False
     user: str | None = None
+    promise: Seconds | None = None
+    promised: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()

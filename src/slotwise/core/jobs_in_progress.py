@@ -262,6 +262,10 @@ class Jobs:
             return iter(())
         return self._admission.change(old, job, pools)
 
+    def is_full(self, job: Job, pools: PoolTree) -> bool:
+        """Whether a job that arrives now would wait for admission."""
+        return bool(self._admission.reached(job, (), pools))
+
     def readmit(self, pools: PoolTree) -> Iterator[Job]:
         """Apply new limits of pools. The jobs that are admitted now."""
         outside = self._outside

@@ -10,7 +10,18 @@ from types import NoneType
 from typing import Any, get_args
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import Decision, Enqueue, GiveUp, Launch, Release, Retry
+from slotwise.core.decisions import (
+    AcceptPromise,
+    BreakPromise,
+    Decision,
+    Enqueue,
+    GiveUp,
+    GuaranteePromise,
+    Launch,
+    RefusePromise,
+    Release,
+    Retry,
+)
 from slotwise.core.events import (
     Event,
     HostAdded,
@@ -68,6 +79,8 @@ NUMBERS_OF = {
 """The numeric fields of each type of entry."""
 
 OF_TASKS = (TaskFinished, TaskFailed, TaskKilled, TaskAdopted, LaunchDropped)
+
+OF_PROMISES = (AcceptPromise, RefusePromise, GuaranteePromise, BreakPromise)
 
 MAX_OVER = 100_000
 """The number of jobs that are over and still known; late messages may refer to them."""
@@ -148,6 +161,8 @@ class LogValidator:
         elif isinstance(decision, Release):
             if not isinstance(decision.slots, int):
                 raise ValueError(f"slots is {decision.slots!r}")
+        elif isinstance(decision, OF_PROMISES):
+            self._check_job(decision.job)
         elif isinstance(decision, GiveUp):
             self._finish(decision.job, None)
         elif isinstance(decision, Retry):

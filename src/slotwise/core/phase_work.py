@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Self, TypeVar
 from slotwise.core.decisions import Launch
 from slotwise.core.estimation import (
     MIN_WORK,
+    WITHIN,
     Normal,
     Slope,
     Sums,
@@ -115,6 +116,31 @@ class PhaseWork:
                 seconds = expected_if_late(found.log, (now - started) * speed)
             factor = seconds / max(self._mean, MIN_WORK)
         return self._left(now, done, len(running), is_early, factor), spread
+
+    def error(self, done: int) -> tuple[Normal, float]:
+        """The logarithm of the real over the stated work of its tasks, common to all of them.
+
+        And the variance of single tasks around that. Both are 0 as long as stated work is
+        exact.
+        """
+        if self._is_stated and self.learned.is_exact:
+            return EXACTLY, 0.0
+        if done:
+            finished = self._finished if self._works is not None else self._each * done
+            ratio = max(self._observed, MIN_WORK) / max(finished, MIN_WORK)
+            return Normal(log(ratio), WITHIN / done), WITHIN
+        found = self.learned.estimate(self._source, self._of_job, self._scale).log
+        return Normal(found.mean - log(max(self._mean, MIN_WORK)), found.variance), WITHIN
+
+    @property
+    def longest(self) -> float:
+        """The work of its longest task as estimated beforehand."""
+        return self._each if self._works is None else max(self._works)
+
+    def expected_left(self, done: int) -> float:
+        """The work of the tasks that are not done as estimated beforehand."""
+        finished = self._finished if self._works is not None else self._each * done
+        return max(0.0, self._total - finished)
 
     def origin(self, done: int) -> Origin:
         """Where its estimates come from now."""
@@ -241,6 +267,9 @@ the traces of 3Sigma (EuroSys 2018)."""
 
 TRUSTED = Normal(0.0, 0.0)
 """The error of stated work before any task has finished."""
+
+EXACTLY = Normal(0.0, 0.0)
+"""The error of stated work that is exact."""
 
 Key = tuple[str, ...]
 

@@ -38,6 +38,12 @@ Fraction = Annotated[float, Limits(MIN_NUMBER, 1, "it must be above 0 and at mos
 EVERY_USER = "*"
 """In `jobs_max_per_user`: each user that is not named."""
 
+PER_USER = ("jobs_max_per_user", "promises_max_per_user")
+"""The limits of a pool that are numbers by user."""
+
+PROMISES_MAX = 10
+"""The open promises that a user may have where no pool states it."""
+
 
 Weight = Annotated[float, Limits(0, MAX_NUMBER, f"give a number from 0 to {MAX_NUMBER:g}")]
 JobsMax = Annotated[int, Limits(0, inf, "give a whole number >= 0", whole=True)]
@@ -104,6 +110,8 @@ class Pool:
     jobs_max     most jobs that run at once, including those of pools below it; others wait
     jobs_max_per_user  the same for the jobs of each user: one number, or numbers by user, with
                  "*" for users that are not named. Jobs without a user have no such limit
+    promises_max_per_user  the same for the open promises of each user. If no pool states it, a
+                 user has at most `PROMISES_MAX`
     preemptible  whether tasks in it, or in pools below it, may be stopped for a pool or a job
     stops_per_hour  the most times within any hour that tasks of one of its jobs are stopped for
                  a pool or a job; the tasks of a gang count once. None is inherited from the
@@ -131,6 +139,7 @@ class Pool:
     jobs_max_per_user: Mapping[str, int] = field(default_factory=dict)
     preemptible: bool = True
     stops_per_hour: StopsPerHour | None = None
+    promises_max_per_user: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_name("the name of a pool", self.name)
@@ -187,21 +196,27 @@ class Pool:
                 )
 
     def _check_users(self) -> None:
-        """Check `jobs_max_per_user`; one number is for each user."""
-        what, given = f"pool {self.name!r}: jobs_max_per_user", self.jobs_max_per_user
+        """Check the limits by user; one number is for each user."""
         remedy = "give a whole number >= 0, or one for each user"
-        if not isinstance(given, Mapping):
-            given = {EVERY_USER: given}
-            object.__setattr__(self, "jobs_max_per_user", given)
-        for user, most in given.items():
-            check_name(f"{what}: a user", user)
-            of_user = "" if user == EVERY_USER else f" of user {user!r}"
-            check_range(f"{what}{of_user}", most, 0, inf, remedy, whole=True)
+        for key in PER_USER:
+            what, given = f"pool {self.name!r}: {key}", getattr(self, key)
+            if not isinstance(given, Mapping):
+                given = {EVERY_USER: given}
+                object.__setattr__(self, key, given)
+            for user, most in given.items():
+                check_name(f"{what}: a user", user)
+                of_user = "" if user == EVERY_USER else f" of user {user!r}"
+                check_range(f"{what}{of_user}", most, 0, inf, remedy, whole=True)
 
     def jobs_max_of(self, user: str | None) -> int | None:
         """The most jobs of a user that run at once; None without a limit."""
         limits = self.jobs_max_per_user
         return limits.get(user, limits.get(EVERY_USER)) if limits and user else None
+
+    def promises_max_of(self, user: str) -> int | None:
+        """The most open promises of a user; None without a limit."""
+        limits = self.promises_max_per_user
+        return limits.get(user, limits.get(EVERY_USER))
 
     def max_share(self, kind: str) -> float:
         """The most slots that its share named after a kind may hold: see `ShareKey`."""

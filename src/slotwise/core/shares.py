@@ -200,6 +200,12 @@ class Shares:
         phase.urgency = -PRIORITIES[phase.job.priority]
         self._rank_again(phase)
 
+    def guarantee(self, phase: PhaseState) -> None:
+        """The min share of a phase has changed: it counts in its order at once."""
+        phase.owed = min(phase.allocated, phase.phase.slots_min)
+        phase.count_units()
+        self._rank_again(phase)
+
     def _rank_again(self, phase: PhaseState) -> None:
         """Give a phase with a backlog its new place in the order."""
         if phase.rank is not None:

@@ -18,8 +18,10 @@ from slotwise.core.job import Job, PhaseId
 from slotwise.core.jobs_in_progress import Jobs, LimitReached
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
+from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.promises import OpenPromises
 from slotwise.core.ready_phases import ReadyPhases
 from slotwise.core.resources import Resources
 from slotwise.core.shares import SharesByKind
@@ -34,6 +36,7 @@ class Snapshot:
     now               the instant, in seconds on the clock of arrivals
     cluster           the hosts that are present now, with their racks and slots
     pools             the pools; every job's pool is among them
+    user              whose jobs those are that state no user
     is_stale          whether jobs or phases came or went since the last `Reallocate`
     changes           what came or left since the last allocation
     has_changed       whether any event or decision was applied since the last `Reallocate`
@@ -58,13 +61,14 @@ class Snapshot:
     unresponsive      the unresponsive hosts
     leaving           the hosts that leave when no attempt runs there
     queues            the queue of each host, if the policy plans queues
+    promises          the promises of dates that were asked for, and those that are open
     """
 
     def __init__(
         self, cluster: Cluster, pools: Iterable[Pool], over_most: int, user: str | None
     ) -> None:
         self.cluster = cluster
-        self.pools = PoolTree(pools)
+        self.pools, self.user = PoolTree(pools), user
         self.now = 0.0
         self.doomed: dict[str, str] = {}
         self.delays: list[tuple[float, PhaseId]] = []
@@ -84,6 +88,25 @@ class Snapshot:
         self._jobs = Jobs(cluster.capacity, self.doomed, over_most, user)
         self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(hosts.free)
+        self.promises = OpenPromises(self._jobs.phases_of)
+
+    _learned: Learned
+    _default_work: float
+
+    def works(self, job: Job) -> Sequence[PhaseWork]:
+        """What is known of the work of the phases of a job, which need not have arrived."""
+        if phases := self.phases_of(job.id):
+            return [phase.work for phase in phases]
+        works = [PhaseWork(job, p, self._default_work, self._learned) for p in job.phases]
+        for work in works:
+            work.enter(job.pool)
+        return works
+
+    def refresh_promises(self) -> OpenPromises:
+        """The promises, with the latest starts and the room of this instant."""
+        held = self.holding, self.capacity
+        self.promises.refresh(self.now, self.cluster, self.lost, *held)
+        return self.promises
 
     def next_retry(self) -> tuple[PhaseId, tuple[int, ...]] | None:
         """A phase with failed tasks whose delays are over, and these tasks.
@@ -249,6 +272,12 @@ class Snapshot:
     def awaiting_admission(self) -> list[str]:
         """The jobs that wait for admission, the next one first."""
         return self._jobs.awaiting_admission
+
+    def waits_for_admission(self, job: Job) -> bool:
+        """Whether a job waits for admission, or would if it arrived now."""
+        if job.id in self._jobs:
+            return job.id in self.awaiting_admission
+        return self._jobs.is_full(job, self.pools.with_pools([job.pool]))
 
     @property
     def awaiting_by_pool(self) -> Mapping[str, int]:

@@ -67,6 +67,7 @@ from slotwise.core.phase_state import PhaseState, group_phases, phases_below
 from slotwise.core.phase_work import Learned
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import Pool, PoolTree, ShareKey
+from slotwise.core.promises import promise_handlers
 from slotwise.core.retries import ATTEMPTS_MAX, LOSSES_MAX
 from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
@@ -154,6 +155,7 @@ class State(Snapshot):
             Release: self._release,
             GiveUp: self._give_up,
             Retry: self._retry,
+            **promise_handlers(self),
         }
 
     @property
@@ -163,8 +165,9 @@ class State(Snapshot):
 
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
-        if entry.__class__ not in UNSEEN:
-            self.has_changed = True
+        self.has_changed = self.has_changed or entry.__class__ not in UNSEEN
+        if self.promises.open:
+            self.promises.note(entry)
         self._handlers[entry.__class__](entry)
 
     def expect_estimates(self) -> None:
@@ -174,29 +177,28 @@ class State(Snapshot):
     def at(self, now: float) -> State:
         """The state at this instant, for reading only (as a `Snapshot`)."""
         assert now >= self.now, "time never runs back"
-        free_of_kind = self._hosts.free
         for kind, offers in self._offers.items():
-            offers.end_turn(self.now, has_free=bool(free_of_kind[kind].by_host))
+            offers.end_turn(self.now, has_free=bool(self._hosts.free[kind].by_host))
         self.now = now
         self.queues.has_time_passed = True
         self.adopted.clear()
         if self.completed or self.failed:
             self._jobs.new_turn()
-        for free in free_of_kind.values():
+        for free in self._hosts.free.values():
             free.freed.clear()
         self._shares.at(now)
         return self
 
     def next_wakeup(self) -> float | None:
         """The next instant at which the scheduler must run even without events, if any."""
-        wake, now = self._shares.next_alarm(), self.now
+        wake, now = self.promises.next_wakeup(self.now), self.now
         if self.has_changed and now < self.epoch_ends < wake and self._phases:
             wake = self.epoch_ends
         if self.is_stale and now < self.reallocates_from < wake:
             wake = self.reallocates_from
         if self.delays and now < self.delays[0][0] < wake:
             wake = self.delays[0][0]
-        wake = min(wake, first_wait(self._waits, self._phases, now))
+        wake = min(wake, self._shares.next_alarm(), first_wait(self._waits, self._phases, now))
         spared = self._spared
         while spared and spared[0] <= now:
             heappop(spared)
@@ -209,6 +211,7 @@ class State(Snapshot):
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
         self._add_pool_of(job)
+        self.promises.arrive(job)
         admitted = self._jobs.arrive(job, self.pools, self._phase)
         group_phases(self._jobs.phases_of(job.id))
         for phase in self._jobs.phases_of(job.id):
@@ -265,8 +268,7 @@ class State(Snapshot):
         if phase is None:
             return
         if not event.lacks_input and not was_broken:  # One start of a gang counts once.
-            task = 0 if phase.is_gang else event.task
-            count = phase.count_bad_end(task, event.lost)
+            count = phase.count_bad_end(0 if phase.is_gang else event.task, event.lost)
             is_given_up = self._jobs.is_given_up(phase.job.id)
             stated = None if event.lost else phase.job.attempts
             is_over = event.final or count >= (stated or self._limits[event.lost])

@@ -26,7 +26,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
-from slotwise.dask.status import GateStatus, PoolSample, PoolShare, memory_table
+from slotwise.dask.status import GateStatus, PoolSample, PoolShare, memory_table, time_until
 from slotwise.insight.report.grid import grid_html
 from slotwise.insight.report.text import (
     BAD,
@@ -69,6 +69,8 @@ COLUMNS = (
     ("tasks", "tasks done", 90, StringFormatter()),
     ("running", "slots held", 80, StringFormatter()),
     ("entitled", "slots entitled", 100, NumberFormatter(format="0,0.0")),
+    ("starts", "starts in", 80, StringFormatter()),
+    ("ends", "ends in", 80, StringFormatter()),
     ("reason", "why it does not hold more", 440, StringFormatter()),
 )
 """Field, title, least width in pixels and format of each column."""
@@ -106,7 +108,7 @@ class PoolPictures:
             self._seconds.start = min(-60.0, status.samples[0].at - status.now)
             shares = [share for sample in status.samples for share in sample.pools.values()]
             most = [max(one.used, one.entitled, one.guaranteed) for one in shares]
-            self._slots.end = 1.1 * max(1.0, *most)
+            self._slots.end = 1.1 * max([1.0, *most])
 
     def _picture(self, name: str, colour: str) -> Any:
         picture = figure(
@@ -136,7 +138,7 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
     facts = Div(sizing_mode="stretch_width", styles={"font-size": "15px", "color": INK})
     pools = PoolPictures()
     memory = Div(sizing_mode="stretch_width")
-    rows = ColumnDataSource(_rows([]))
+    rows = ColumnDataSource(_rows([], 0.0))
     table = DataTable(
         source=rows,
         columns=[
@@ -153,7 +155,7 @@ def slotwise_doc(scheduler: Any, extra: dict[str, Any], doc: Document) -> None:
         facts.text = _facts(status)
         pools.update(status)
         memory.text = grid_html(memory_table(status.workers)) if status.workers else ""
-        rows.data = _rows(status.computations)
+        rows.data = _rows(status.computations, status.now)
         for one in table.columns:
             one.width = max(one.width, _width(rows.data[one.field]))
 
@@ -186,7 +188,7 @@ def _show(
         if gate is None:
             facts.text = "This scheduler has no gate now: Dask runs all tasks without it."
         else:
-            update(gate.status())
+            update(gate.status(forecasts=True))
 
     refresh()
     doc.add_periodic_callback(refresh, REFRESH_MILLISECONDS)
@@ -230,11 +232,13 @@ def _steps(name: str, samples: Sequence[PoolSample], now: float) -> dict[str, li
     return data
 
 
-def _rows(computations: Sequence[Any]) -> dict[str, list[Any]]:
+def _rows(computations: Sequence[Any], now: float) -> dict[str, list[Any]]:
     data: dict[str, list[Any]] = {
         field: [getattr(one, field) for one in computations]
         for field in ("name", "pool", "state", "seconds", "running", "entitled", "reason")
     }
     data["progress"] = [100 * one.done / max(1, one.tasks) for one in computations]
     data["tasks"] = [f"{one.done:,}/{one.tasks:,}" for one in computations]
+    data["starts"] = [time_until(one.starts, now) for one in computations]
+    data["ends"] = [time_until(one.ends, now) for one in computations]
     return data

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import islice
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
 
@@ -22,6 +23,7 @@ from slotwise.core.loop import Record, all_of, initial_state, turn
 from slotwise.core.objective import Objective
 from slotwise.dask.checking import check
 from slotwise.dask.computations import Computations, End, Key, KeyInfo, Standing, Submitter
+from slotwise.dask.forecasts import GateLoop
 from slotwise.dask.holding import Needed, Places, Restricted, TaskHolds
 from slotwise.dask.measuring import TOPIC
 from slotwise.dask.memory import MemoryGroup, TaskMemory, send_meter
@@ -29,6 +31,9 @@ from slotwise.dask.options import HOST, GateOptions, due_after, header_of, submi
 from slotwise.dask.serving import Demanded, fails_open, serve
 from slotwise.dask.status import MAX_SCANNED, GateHistory, GateStatus, GateView, status_of
 from slotwise.policy.scheduler import make_scheduler
+
+if TYPE_CHECKING:
+    from slotwise.sessions.forecasting import Forecasts
 
 CHECK_SECONDS = 1.0
 """The interval at which the watchdog compares held tasks with free threads."""
@@ -94,10 +99,11 @@ class Gate(SchedulerPlugin):
             **header.scheduler, objective=Objective(**header.objective)
         )
         self.history = GateHistory(options.objective)
-        records: list[Record] = [self.history]
+        self._records: list[Record] = [self.history]
         if options.log is not None:
-            records.append(self._stack.enter_context(LogFile(options.log, header)))
-        self._record = all_of(records)
+            self._records.append(self._stack.enter_context(LogFile(options.log, header)))
+        self._record = all_of(self._records)
+        self._forecasts: Forecasts | None = None
         self._computations = Computations(
             self._describe, self._standing, due_after(options.objective)
         )
@@ -188,6 +194,8 @@ class Gate(SchedulerPlugin):
         if not self.is_open:
             self.is_open = True
             self._holding.release_all(f"slotwise-open-{time.time()}")
+            if self._forecasts is not None:  # Its thread may wait for this one.
+                threading.Thread(target=self._forecasts.close, daemon=True).start()
             with suppress(InputError):  # A failure to write the log was reported earlier.
                 self._stack.close()
 
@@ -419,8 +427,21 @@ class Gate(SchedulerPlugin):
             if self._holding.standing(key) == "runnable"
         )
 
-    def status(self) -> GateStatus:
-        """The present status."""
+    @property
+    def forecasts(self) -> Forecasts:
+        """When computations end, on the clock of `now`; begun by the first page that asks."""
+        if self._forecasts is None:
+            from slotwise.sessions.forecasting import Forecasts
+
+            loop = self._scheduler.loop.asyncio_loop
+            about = self._state, self.options, self._records
+            asked = GateLoop(loop, *about, lambda: self.is_open, lambda: self.now)
+            self._forecasts = Forecasts(asked)
+        return self._forecasts
+
+    def status(self, *, forecasts: bool = False) -> GateStatus:
+        """The present status; `forecasts` begins them, and later statuses have them."""
+        etas = self.forecasts.etas() if forecasts or self._forecasts is not None else {}
         held, state = len(self._holding), self._state
         deferred = self._computations.deferred_of
         memory = self._memory
@@ -435,6 +456,7 @@ class Gate(SchedulerPlugin):
             deferred,
             [] if memory is None else list(memory.workers().values()),
             {} if memory is None else {g.job: memory.why(g) for g in _sized(waiting)},
+            etas,
         )
         parked = islice(self._restricted.parked(), MAX_SCANNED)
         return status_of(view, self._computations.jobs_of(parked))

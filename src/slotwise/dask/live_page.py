@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slotwise.core.errors import InputError, MissingExtraError
-from slotwise.insight.explain import explain_state
 from slotwise.insight.explanation import explanation_lines
+from slotwise.insight.waiting import explain_now
 
 if TYPE_CHECKING:
     from slotwise.dask.gate import Gate
+    from slotwise.forecast.eta import Eta
     from slotwise.service.page.page_source import PageSample, PageSnapshot, StateReader
 
 T = TypeVar("T")
@@ -91,6 +92,8 @@ class GateSource:
     def snapshot(self, users: Collection[str]) -> PageSnapshot:
         """See `PageSource`."""
 
+        from slotwise.service.page.page_source import add_etas
+
         def read(gate: Gate, reader: StateReader) -> PageSnapshot:
             jobs = dict.fromkeys(users, reader.first_jobs())
             found = reader.snapshot(jobs, gate.options.scheduler)
@@ -100,13 +103,21 @@ class GateSource:
             )
             return found
 
-        return self._ask(read)
+        found = self._ask(read)
+        add_etas(found, self._etas)
+        return found
+
+    def _etas(self, jobs: Iterable[str]) -> dict[str, Eta]:
+        """The forecasts of some computations, in Unix seconds."""
+        epoch, known = self._ask(lambda gate, reader: (reader.epoch, gate.forecasts.etas()))
+        return {job: known[job].moved(epoch) for job in jobs if job in known}
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """The computations that `slotwise.dask.status` lists, as jobs of a service."""
-        from slotwise.service.page.session_page import listed
+        from slotwise.service.page.session_page import listed, with_etas
 
-        return listed(self._ask(lambda gate, reader: list(_rows(gate))), query)
+        rows = self._ask(lambda gate, reader: list(_rows(gate)))
+        return with_etas(listed(rows, query), self._etas)
 
     def explained(self, name: str) -> dict[str, Any]:
         """Why a computation holds no more slots."""
@@ -114,7 +125,8 @@ class GateSource:
         def read(gate: Gate, reader: StateReader) -> str:
             phases = gate._state.phases_of(name)
             pool = phases[0].job.pool if phases else ""
-            found = explain_state(gate._state, name, pool, gate.options.scheduler)
+            asked = name, pool, gate.options.scheduler, gate.options.objective
+            found = explain_now(gate._state, *asked)
             return "\n".join(explanation_lines(found, is_now=True))
 
         return {"job": name, "text": self._ask(read)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from itertools import islice
 from typing import Any
@@ -29,6 +29,8 @@ from slotwise.core.tolerances import SLOTS
 from slotwise.core.units import size_text
 from slotwise.dask.memory import WorkerMemory
 from slotwise.dask.options import GateOptions
+from slotwise.forecast.eta import Eta
+from slotwise.insight.report.ranges import span
 
 MAX_ROWS = 30
 """The most running computations, and the most waiting ones, that are listed."""
@@ -50,6 +52,8 @@ class ComputationStatus:
     running   the slots that it holds
     entitled  the slots that it should hold now
     reason    why it does not hold more slots; empty if it cannot use more
+    starts    the range in which it starts, in seconds since the gate began; `ends`: in which it
+              ends. None if that is over, or not forecast because no page of the gate was opened
     """
 
     name: str
@@ -62,6 +66,8 @@ class ComputationStatus:
     runnable: int
     entitled: float
     reason: str
+    starts: tuple[float | None, float | None] | None = None
+    ends: tuple[float | None, float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +141,24 @@ class GateStatus:
             "entitled": [f"{one.entitled:.4g}" for one in shares],
             "used": [str(one.used) for one in shares],
         }
+        ends = [time_until(one.ends, self.now) for one in rows]
         if rows:
             yield {
                 "computation": [one.name for one in rows],
                 "pool": [one.pool for one in rows],
                 "done": [f"{one.done}/{one.tasks}" for one in rows],
                 "slots": [str(one.running) for one in rows],
+                **({"ends in": ends} if any(ends) else {}),
                 "reason": [one.reason for one in rows],
             }
         if self.workers:
             yield memory_table(self.workers)
+
+
+def time_until(found: tuple[float | None, float | None] | None, now: float) -> str:
+    """The seconds until an instant of which the range is known, in words."""
+    left = () if found is None else [None if at is None else at - now for at in found]
+    return span(*left) if left else ""
 
 
 def memory_table(workers: Sequence[WorkerMemory]) -> dict[str, list[str]]:
@@ -166,7 +180,7 @@ class GateView:
 
     `held` is the number of held tasks; `deferred` returns the number of runnable tasks of a job
     that are not offered to slotwise. `workers` and `waits` have the memory of the workers, and
-    for each job why its tasks wait for memory, if the gate limits it.
+    for each job why its tasks wait for memory, if the gate limits it. `etas` has the forecasts.
     """
 
     options: GateOptions
@@ -178,6 +192,7 @@ class GateView:
     deferred: Callable[[str], int]
     workers: Sequence[WorkerMemory] = ()
     waits: Mapping[str, str] = field(default_factory=dict)
+    etas: Mapping[str, Eta] = field(default_factory=dict)
 
 
 def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
@@ -197,6 +212,7 @@ def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
                 rows.append(_computation(gate, phases, parked))
     outside = state.awaiting_admission
     waiting += [_awaiting(gate, name) for name in outside[: MAX_ROWS - len(waiting)]]
+    shown = [_with_eta(one, gate.etas.get(one.name)) for one in (*running, *waiting)]
     capacity = state.capacity(ANY_KIND)
     return GateStatus(
         is_open=gate.is_open,
@@ -208,13 +224,20 @@ def status_of(gate: GateView, parked: Collection[str]) -> GateStatus:
         held=gate.held,
         pools=pool_shares(state),
         samples=tuple(history.samples),
-        computations=(*running, *waiting),
+        computations=tuple(shown),
         more=count + len(outside) - len(running) - len(waiting),
         completed=history.completed,
         value=history.value,
         lower_bound=history.lower_bound,
         workers=tuple(gate.workers[:MAX_WORKERS]),
     )
+
+
+def _with_eta(one: ComputationStatus, eta: Eta | None) -> ComputationStatus:
+    if eta is None:
+        return one
+    starts = None if eta.start is None else eta.start.ends
+    return replace(one, starts=starts, ends=eta.end.ends)
 
 
 def _computation(

@@ -33,7 +33,7 @@ RATE = 0.003
 SHARE_LIMITS = 0.01, 0.35
 """The share of forecasts that may miss a range at one end is kept within these."""
 
-FLOOR_SECONDS, FLOOR_PART = 30.0, 0.1
+FLOOR_SECONDS, FLOOR_PART = 1.0, 0.1
 """Added to both distances of an error: seconds, and a part of the median."""
 
 FEW_JOBS, SHORT_QUEUE, LONG_QUEUE = 20, 10, 40

@@ -129,7 +129,8 @@ def simulate(
                     new = served[p] / weight[p]
                 if new != rank[p] or not is_queued[p]:
                     rank[p] = new
-                    heappush(queues[pool[p]], (new, key[p], p))
+                    second = served[p] / weight[p] if mode == SHARES else key[p]
+                    heappush(queues[pool[p]], (new, second, p))
                 is_queued[p] = True
         ready.clear()
         launched.clear()
@@ -165,13 +166,16 @@ def simulate(
                 next_ends.sort()
                 then = [free[r] for r in range(resources)]
                 for t, p in next_ends:
-                    fits = True
+                    if t > shadow:
+                        break
                     for r in range(resources):
                         then[r] += need[p, r]
-                        fits = fits and need[first, r] <= then[r] + FITS
-                    if fits:
-                        shadow = max(t, at)
-                        break
+                    if shadow == inf:
+                        fits = True
+                        for r in range(resources):
+                            fits = fits and need[first, r] <= then[r] + FITS
+                        if fits:
+                            shadow = max(t, at)
                 for r in range(resources):
                     then[r] -= need[first, r]
                 others = list(range(1, len(queue)))
@@ -255,7 +259,8 @@ def simulate(
                     used = served[p] if mode == SERVED else held[p] * width[p]
                     heappop(queues[best])
                     rank[p] = used / weight[p]
-                    heappush(queues[best], (rank[p], key[p], p))
+                    second = served[p] / weight[p] if mode == SHARES else key[p]
+                    heappush(queues[best], (rank[p], second, p))
             for entry in aside:
                 heappush(queues[pool[entry[2]]], entry)
             aside.clear()

@@ -6,8 +6,9 @@ All instants are seconds on the clock of arrivals; infinity stands for a range t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import isinf
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, isinf
+from typing import Any
 
 CONFIDENCE = 0.8
 """The part of ranges that are to hold what happens."""
@@ -34,6 +35,27 @@ class Range:
         """Seconds from the one end to the other."""
         return self.high - self.low
 
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """`low` and `high`; None for infinity, as in JSON."""
+        low, high = (at if isfinite(at) else None for at in (self.low, self.high))
+        return low, high
+
+    def moved(self, by: float) -> Range:
+        """The same range on a clock whose 0 is this number of seconds earlier."""
+        return Range(self.low + by, self.median + by, self.high + by)
+
+    def to_plain(self) -> dict[str, float | None]:
+        """As a JSON object; infinity is null."""
+        found = {"low": self.low, "median": self.median, "high": self.high}
+        return {name: round(at, 3) if isfinite(at) else None for name, at in found.items()}
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, float | None]) -> Range:
+        """The range from the result of `to_plain`."""
+        low, median, high = (plain[name] for name in ("low", "median", "high"))
+        return cls(*(inf if at is None else at for at in (low, median, high)))
+
 
 @dataclass(frozen=True, slots=True)
 class Eta:
@@ -55,6 +77,34 @@ class Eta:
     past: int = 0
     is_simulated: bool = True
 
+    def moved(self, by: float) -> Eta:
+        """The same forecast on a clock whose 0 is this number of seconds earlier."""
+        start = None if self.start is None else self.start.moved(by)
+        return replace(self, start=start, end=self.end.moved(by), at=self.at + by)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "job": self.job,
+            "start": None if self.start is None else self.start.to_plain(),
+            "end": self.end.to_plain(),
+            "at": round(self.at, 3),
+            "confidence": self.confidence,
+            "past": self.past,
+            "is_simulated": self.is_simulated,
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Eta:
+        """The forecast from the result of `to_plain`; further keys are ignored."""
+        start = plain["start"]
+        return cls(
+            plain["job"],
+            None if start is None else Range.of_plain(start),
+            Range.of_plain(plain["end"]),
+            *(plain[name] for name in ("at", "confidence", "past", "is_simulated")),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Changed:
@@ -71,6 +121,35 @@ class Changed:
     late_before: float = 0.0
     late_after: float = 0.0
 
+    @property
+    def delay(self) -> float | None:
+        """By how many seconds its median end is later; None if it is in one course only."""
+        if self.before is None or self.after is None:
+            return None
+        return self.after.end.median - self.before.end.median
+
+    def moved(self, by: float) -> Changed:
+        """The same on a clock whose 0 is this number of seconds earlier."""
+        before, after = (one and one.moved(by) for one in (self.before, self.after))
+        return replace(self, before=before, after=after)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object."""
+        delay, both = self.delay, {"before": self.before, "after": self.after}
+        return {
+            "job": self.job,
+            **{key: None if one is None else one.to_plain() for key, one in both.items()},
+            "delay": None if delay is None or not isfinite(delay) else round(delay, 3),
+            "late_before": self.late_before,
+            "late_after": self.late_after,
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Changed:
+        """The job from the result of `to_plain`; further keys are ignored."""
+        before, after = (one and Eta.of_plain(one) for one in (plain["before"], plain["after"]))
+        return cls(plain["job"], before, after, plain["late_before"], plain["late_after"])
+
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
@@ -84,3 +163,28 @@ class WhatIf:
     at: float
     jobs: tuple[Changed, ...]
     measures: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def moved(self, by: float) -> WhatIf:
+        """The same on a clock whose 0 is this number of seconds earlier."""
+        return replace(self, at=self.at + by, jobs=tuple(one.moved(by) for one in self.jobs))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As a JSON object; a measure that is not finite is null."""
+        measures = {
+            name: [one if isfinite(one) else None for one in both]
+            for name, both in self.measures.items()
+        }
+        return {
+            "at": round(self.at, 3),
+            "jobs": [one.to_plain() for one in self.jobs],
+            "measures": measures,
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> WhatIf:
+        """The answer from the result of `to_plain`; further keys are ignored."""
+        measures = {}
+        for name, both in plain["measures"].items():
+            before, after = (inf if one is None else one for one in both)
+            measures[name] = before, after
+        return cls(plain["at"], tuple(map(Changed.of_plain, plain["jobs"])), measures)

@@ -103,7 +103,18 @@ def _status(state: State, job: str) -> str:
         return f"awaits admission, number {place} in the queue: {'; '.join(reasons)}"
     if not state.phases_of(job):
         return "has not arrived yet"
-    return "under way"
+    return f"under way{_promised(state, job)}"
+
+
+def _promised(state: State, job: str) -> str:
+    """What is promised to a job, as a clause; "" without a promise."""
+    promise = state.refresh_promises().open.get(job)
+    if promise is None:
+        return ""
+    slots, at = promise.decision.slots, promise.decision.at
+    kept = f"{slots} slots are {'guaranteed' if promise.is_due else 'kept for it'}"
+    since = "now" if promise.is_due else f"from {promise.begins:.6g} s at the latest"
+    return f"; its end is promised for {at:.6g} s, and {kept} {since}"
 
 
 def _limit_reached(limit: LimitReached) -> str:
@@ -134,7 +145,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         done=phase.done,
         allocated=None if is_queued else phase.allocated,
         most=phase.max_share,
-        why=why_now(state, phase, scheduler),
+        why=why_now(state, phase, scheduler).sentence,
         shares=tuple(_share(state, pool) for pool in path if pool.parent is not None),
         over=tuple(_share(state, pool) for pool in over if pool not in path),
         before=before,

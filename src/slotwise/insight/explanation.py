@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
+from math import isfinite
 from typing import Any
+
+from slotwise.insight.reasons import WhyWaiting
 
 ORIGINS: Mapping[str, str] = {
     "measured": "from its done tasks",
@@ -118,7 +121,8 @@ class PhaseExplained:
 class Explanation:
     """A job at an instant: the slots that it holds, and why. `at` is in seconds.
 
-    Its `str` is sentences, one on each line.
+    `waiting` sums it up for a job that is live, also as one sentence; None in a log, and of a
+    job that is over. Its `str` is sentences, one on each line.
     """
 
     job: str
@@ -127,10 +131,16 @@ class Explanation:
     scheduler: str
     status: str
     phases: tuple[PhaseExplained, ...] = ()
+    waiting: WhyWaiting | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return asdict(self)
+        """As a JSON object; `waiting` is in it for a live job."""
+        plain = asdict(self)
+        if self.waiting is None:
+            del plain["waiting"]
+        elif start := self.waiting.start:
+            plain["waiting"]["start"] = [at if isfinite(at) else None for at in start]
+        return plain
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Explanation:
@@ -140,6 +150,8 @@ class Explanation:
         """
         known = {"at": 0.0, "pool": "", "scheduler": "", "status": plain.get("text", "")}
         known |= {one.name: plain[one.name] for one in fields(cls) if one.name in plain}
+        if known.get("waiting"):
+            known["waiting"] = WhyWaiting.of_plain(known["waiting"])
         return cls(**{**known, "phases": tuple(map(_phase_of, plain.get("phases", ())))})
 
     def lines(self) -> Iterator[str]:
@@ -191,7 +203,7 @@ def summary_of(job: Explanation) -> JobSummary:
     waiting = sum(phase.pending for phase in job.phases)
     done = sum(phase.done for phase in job.phases)
     reason = "" if slots else "all its tasks are done; more may come"
-    if job.status != "under way":
+    if not job.status.startswith("under way"):  # More may follow, such as a promise.
         reason = job.status
     elif waiting:
         reason = next(phase.why for phase in job.phases if phase.pending)
@@ -212,6 +224,8 @@ def explanation_lines(explanation: Explanation, *, is_now: bool = False) -> Iter
         f"{explanation.job or 'a call'}{at}{pool} under {explanation.scheduler}:"
         f" {explanation.status}"
     )
+    if explanation.waiting is not None:
+        yield f"  {explanation.waiting.in_words(explanation.at)}"
     for phase in explanation.phases:
         yield from _phase_lines(phase)
 

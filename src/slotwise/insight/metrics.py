@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from slotwise.core.decisions import Launch, Locality
+from slotwise.core.decisions import (
+    AcceptPromise,
+    BreakPromise,
+    Launch,
+    Locality,
+    RefusePromise,
+)
 from slotwise.core.dependencies import was_cancelled
 from slotwise.core.events import (
     JobArrived,
@@ -71,7 +77,9 @@ class MetricsCollector(RunReducer):
         self.handlers |= {
             JobsClosed: self._jobs_closed,
             ObjectiveChanged: self._objective_changed,
+            **dict.fromkeys((AcceptPromise, RefusePromise, BreakPromise), self._on_promise),
         }
+        self._promises: dict[str, AcceptPromise | RefusePromise | BreakPromise] = {}
         self._jobs_expected = inf if header.jobs_expected is None else header.jobs_expected
         self._is_closed = False
         self._objective = Objective(**header.objective)
@@ -129,6 +137,9 @@ class MetricsCollector(RunReducer):
 
     def _objective_changed(self, event: ObjectiveChanged) -> None:
         self._objective = Objective(event.penalty, event.aggregate)
+
+    def _on_promise(self, decision: AcceptPromise | RefusePromise | BreakPromise) -> None:
+        self._promises[decision.job] = decision
 
     def job_arrived(self, event: JobArrived) -> None:
         """Add a job, with the widths of its phases and the memory that they request."""
@@ -237,7 +248,27 @@ class MetricsCollector(RunReducer):
             **self._use_of_slots(spans),
             "work_seconds": sum((size.work for size in sizes.values()), 0.0),
             **self._use_of_memory(),
+            **self._kept_promises(spans),
         }
+
+    def _kept_promises(self, spans: dict[str, JobSpan]) -> dict[str, Any]:
+        """What became of the jobs that asked for promises, and why promises were broken."""
+        asked = sum(span.job.promise is not None for span in spans.values())
+        if not asked:
+            return {}
+        last = self._promises.values()
+        accepted = [one for one in last if not isinstance(one, RefusePromise)]
+        kept = [one for one in accepted if isinstance(one, AcceptPromise)]
+        causes = Counter(one.cause for one in accepted if isinstance(one, BreakPromise))
+        counts = {
+            "asked": asked,
+            "accepted": len(accepted),
+            "refused": asked - len(accepted),
+            "kept": sum(spans[one.job].completion is not None for one in kept),
+            "broken": sum(causes.values()),
+            "causes": dict(sorted(causes.items())),
+        }
+        return {"promises": counts}
 
     def _use_of_memory(self) -> dict[str, Any]:
         """The part of the requested memory that no successful attempt used, if it is known."""

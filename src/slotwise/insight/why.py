@@ -1,8 +1,9 @@
 """Why a phase holds no more slots: the facts, in words.
 
-`why_now` is the reason at an instant, for explanations. `cause_of` is the cause of a wait, for
-the report of waits: it leaves out that others are served first by their shares. `limit_of` is
-the cause at an instant in the life of a job, for its intervals: it always has one.
+`why_now` is the reason at an instant, for explanations, with its code and its remedy.
+`cause_of` is the cause of a wait, for the report of waits: it leaves out that others are served
+first by their shares. `limit_of` is the cause at an instant in the life of a job, for its
+intervals: it always has one.
 """
 
 from __future__ import annotations
@@ -11,66 +12,120 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
+from itertools import islice
 from math import ceil
 
 from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
-from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
 from slotwise.core.spare import Spare
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
+from slotwise.insight.reasons import PhaseReason, Reason
 from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS
 
 BLOCKED = "wait for the tasks that they continue"
 
 ORDINALS = {2: "second attempt", 3: "third attempt", 4: "fourth attempt"}
 
+FIRST_MAX = 100
+"""Up to which place a phase is advised a min share of its pool, which those before it get."""
+
 MAX_NAMES = 3
 """The maximum number of jobs that a sentence names."""
 
 
-def why_now(state: State, phase: PhaseState, scheduler: str) -> str:
+def why_now(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
     """The first reason that applies for the number of slots that a phase holds."""
     if before := state.awaiting_jobs.get(phase.job.id):
-        return f"its job waits for {jobs_named(before)}"
+        named = jobs_named(before)
+        return PhaseReason(Reason.JOBS_BEFORE, f"its job waits for {named}", _end_of(before))
     if phase.job.id in state.awaiting_admission:
-        return "its job awaits admission"
+        remedy = _admitting(state, phase.job.id)
+        return PhaseReason(Reason.JOBS_MAX, "its job awaits admission", remedy)
     if phase.waits_for:
-        return f"it waits for {', '.join(sorted(phase.waits_for))}"
+        names = ", ".join(sorted(phase.waits_for))
+        return PhaseReason(Reason.PHASES_BEFORE, f"it waits for {names}", f"the end of {names}")
     if phase.done + phase.dropped == phase.phase.tasks.count:
-        return "all its tasks are done; more may come" if phase.is_open else "it is done"
-    is_queued = scheduler in QUEUEINGS
-    if phase.running - phase.slots_on_lost_hosts > rounded_up(phase.allocated) and not (
-        is_queued or state.is_stale
-    ):
+        if phase.is_open:
+            return PhaseReason(Reason.MORE_MAY_COME, "all its tasks are done; more may come")
+        return PhaseReason(Reason.DONE, "it is done")
+    is_queued, may_differ = scheduler in QUEUEINGS, bool(phase.pending or phase.stopping)
+    has_shares = not (is_queued or state.is_stale or scheduler in BACKFILLINGS)
+    held = phase.running - phase.slots_on_lost_hosts
+    if has_shares and may_differ and held > rounded_up(phase.allocated):
         return _why_more(phase)
     if phase.delayed and not phase.pending:
         return _why_delayed(phase)
     if not phase.pending:
-        others = "wait for others of their graph" if phase.phase.gated else BLOCKED
-        if phase.job.after_each:
-            others = f"wait for the same tasks of {jobs_named(phase.job.after_each)}"
-        rest = f", except {phase.blocked} that {others}" if phase.blocked else ""
-        return f"all its tasks run{rest}: it cannot use more slots"
+        return _why_all(phase)
     if not state.capacity(phase.slot_kind):
-        return f"no host can start tasks on slots of kind {phase.slot_kind!r} now"
+        of_kind = f"slots of kind {phase.slot_kind!r}"
+        sentence = f"no host can start tasks on {of_kind} now"
+        return PhaseReason(Reason.NO_HOST, sentence, f"a host with {of_kind}", phase.slot_kind)
     if is_queued:
         return _why_queued(state, phase)
-    if phase.is_gang and (reason := _why_gang_waits(state, phase)):
-        return reason
-    if phase.is_wide and (reason := _why_no_host(state, phase)):
-        return reason
+    if phase.is_gang and (found := _why_gang_waits(state, phase)):
+        return found
+    if phase.is_wide and (found := _why_no_host(state, phase)):
+        return found
     if phase.phase.hosts and not any(map(state.cluster.at, phase.phase.hosts)):
-        return f"it waits for {_hosts_of(phase)}"
+        hosts = _any_of(phase.phase.hosts)
+        return PhaseReason(
+            Reason.HOST_ABSENT, f"it waits for {_hosts_of(phase)}", f"host {hosts}", hosts
+        )
     if phase.running >= phase.max_share:
-        return f"it holds its max share of {phase.max_share}"
-    for pool in path_to(phase.pool):
-        if pool.is_full:
-            held = f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
-            return held if pool.max_share else f"pool {pool.name!r} {_closed(state, pool)}"
-    return _why_less(state, phase, scheduler)
+        sentence = f"it holds its max share of {phase.max_share}"
+        remedy = f"a slots_max of {phase.max_share + phase.unit} for its phase"
+        if phase.max_share < phase.phase.slots_most:  # Its hosts limit it.
+            remedy = f"more slots on host {_any_of(phase.phase.hosts)}"
+        return PhaseReason(Reason.PHASE_SLOTS_MAX, sentence, remedy)
+    full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
+    return _why_less(state, phase, scheduler) if full is None else _why_full(state, phase, full)
+
+
+def _end_of(jobs: Collection[str]) -> str:
+    return f"the end of {jobs_named(jobs)}"
+
+
+def _admitting(state: State, job: str) -> str:
+    """What would admit a job that awaits admission."""
+    reached = state.limits_reached(job)
+    if not reached:
+        return "the admission of the jobs before it"
+    name, user, most, inside = reached[0]
+    key = "jobs_max" if user is None else "jobs_max_per_user"
+    larger = f"{key} {most + 1} of pool {name!r}"
+    return f"{_end_of(inside[:1])}, or {larger}" if inside else larger
+
+
+def _why_all(phase: PhaseState) -> PhaseReason:
+    """Why none of its tasks could start on a free slot."""
+    if not phase.blocked:
+        return PhaseReason(Reason.ALL_RUN, "all its tasks run: it cannot use more slots")
+    others, remedy = BLOCKED, "the end of the tasks that they continue"
+    if phase.phase.gated:
+        others, remedy = "wait for others of their graph", "the end of others of their graph"
+    if phase.job.after_each:
+        others = f"wait for the same tasks of {jobs_named(phase.job.after_each)}"
+        remedy = f"the end of a task of {jobs_named(phase.job.after_each)}"
+    sentence = f"all its tasks run, except {phase.blocked} that {others}"
+    return PhaseReason(Reason.TASKS_BEFORE, f"{sentence}: it cannot use more slots", remedy)
+
+
+def _why_full(state: State, phase: PhaseState, pool: PoolState) -> PhaseReason:
+    """Why it gets no more if one of its pools holds its max share."""
+    most = pool.running + phase.unit
+    if not pool.max_share:
+        key = "slots_max" if state.pools[pool.name].weight else "weight"
+        sentence = f"pool {pool.name!r} {_closed(state, pool)}"
+        remedy = f"{key} {most if key == 'slots_max' else 1} of pool {pool.name!r}"
+        return PhaseReason(Reason.POOL_CLOSED, sentence, remedy)
+    sentence = f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
+    remedy = f"slots_max {most} of pool {pool.name!r}"
+    return PhaseReason(Reason.POOL_SLOTS_MAX, sentence, remedy)
 
 
 def _closed(state: State, pool: PoolState) -> str:
@@ -79,90 +134,153 @@ def _closed(state: State, pool: PoolState) -> str:
     return f"is closed ({'slots_max' if has_weight else 'weight'} 0)"
 
 
-def _why_delayed(phase: PhaseState) -> str:
+def _why_delayed(phase: PhaseState) -> PhaseReason:
     count, until = len(phase.delayed), min(phase.delayed.values())
     tasks = "a failed task waits" if count == 1 else f"{count} failed tasks wait, the first"
-    return f"{tasks} until {until:.6g} s for its next attempt (retry_delay)"
+    sentence = f"{tasks} until {until:.6g} s for its next attempt (retry_delay)"
+    return PhaseReason(Reason.RETRY_DELAY, sentence, "a shorter retry_delay")
 
 
-def _why_more(phase: PhaseState) -> str:
+def _why_more(phase: PhaseState) -> PhaseReason:
     takers = sorted({pool.name for pool in phase.stopping.values() if pool is not None})
     if takers:
-        return (
+        return PhaseReason(
+            Reason.STOPPING,
             f"it was allocated more before, and {len(phase.stopping)} of its tasks were asked"
-            f" to stop for {', '.join(takers)}"
+            f" to stop for {', '.join(takers)}",
         )
-    return "it was allocated more before, and running tasks are not stopped"
+    sentence = "it was allocated more before, and running tasks are not stopped"
+    return PhaseReason(Reason.ABOVE_SHARE, sentence)
 
 
-def _why_less(state: State, phase: PhaseState, scheduler: str) -> str:
+def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
     """Why a backlogged phase below its limits holds no more slots."""
     if scheduler in BACKFILLINGS:
-        return f"{scheduler} serves jobs before it first, and it would delay one of these"
+        sentence = f"{scheduler} serves jobs before it first, and it would delay one of these"
+        is_held = not any(state.free(phase.slot_kind).values())
+        remedy = _free(phase.unit) if is_held else "a shorter time_requested"
+        return PhaseReason(Reason.BACKFILLING, sentence, remedy)
+    if _is_promised(state, phase):
+        named = jobs_named(state.promises.open)
+        sentence = f"free slots are kept for what is promised to {named}"
+        return PhaseReason(Reason.PROMISED, sentence, f"the end of {named}")
     if phase.allocated > 0 and (lack := _lack(state, phase)):
         begun = phase.deferred_since
         waits = "it waits" if begun is None else f"it has waited since {begun:.6g} s"
         is_kept = begun is not None and phase.kept_host is not None
         kept = f"; host {phase.kept_host} is kept for it until tasks end there"
-        return f"{waits} for {lack.what}{lack.but}{kept if is_kept else ''}"
+        sentence = f"{waits} for {lack.what}{lack.but}{kept if is_kept else ''}"
+        return PhaseReason(lack.code, sentence, lack.remedy, lack.resource)
     is_near_enough = bool(phase.needs) and not phase.has_homes
     if (
         phase.deferred_until is not None
         and phase.deferred_until > state.now
         and not is_near_enough
     ):
-        assert phase.deferred_since is not None
-        since, until = f"{phase.deferred_since:.6g} s", f"{phase.deferred_until:.6g} s"
-        if phase.width > 1:
-            return f"it has waited since {since} for {phase.width} free slots of one host"
-        if phase.phase.hosts:
-            return f"it has waited since {since} for a slot of {_hosts_of(phase)}"
-        waited = f"{state.now - phase.deferred_since:.6g} s"
-        near = f"it has waited {waited} for a slot near its input"
-        return f"{near}, and waits until {until} at the latest"
+        return _why_deferred(state, phase)
     if phase.allocated <= 0 and state.is_stale:
-        return (
+        return PhaseReason(
+            Reason.NEXT_ALLOCATION,
             "it arrived after the last allocation and is served after others until the next"
-            f" one, at {state.reallocates_from:.6g} s"
+            f" one, at {state.reallocates_from:.6g} s",
+            "the next allocation",
         )
     if phase.allocated <= 0:
-        return f"it is allocated no slots: {scheduler} gives them to other phases now"
+        sentence = f"it is allocated no slots: {scheduler} gives them to other phases now"
+        return PhaseReason(Reason.SERVED_LATER, sentence, _sooner(state, phase))
     held = phase.running - phase.slots_on_lost_hosts
-    if phase.width > 1 and (reason := _why_too_few(state, phase)):
-        return reason
-    if reason := why_avoided(state, phase):
-        return reason
+    if phase.width > 1 and (found := _why_too_few(state, phase)):
+        return found
+    if sentence := why_avoided(state, phase):
+        remedy = f"{_free(phase.width)} of another host"
+        return PhaseReason(Reason.HOSTS_AVOIDED, sentence, remedy)
     lacks = whole(phase.allocated) - held
     if lacks > 0:
-        slots = sum(reserved_now(state, phase).values())
-        free = f", and {slots} free slots are reserved for other pools" if slots else ""
-        return f"it lacks {lacks} of its allocated slots: other phases still hold them{free}"
+        sentence = f"it lacks {lacks} of its allocated slots: other phases still hold them"
+        remedy = _free(phase.unit)
+        if slots := sum(reserved_now(state, phase).values()):
+            sentence += f", and {slots} free slots are reserved for other pools"
+            return PhaseReason(Reason.SLOTS_RESERVED, sentence, f"{remedy} beside them")
+        return PhaseReason(Reason.SLOTS_HELD, sentence, remedy)
+    remedy = _sooner(state, phase)
     if held < phase.allocated - SLOTS:
-        return "it holds the whole slots of its allocation; the fraction is shared in turns"
-    return "it holds its allocation"
+        sentence = "it holds the whole slots of its allocation; the fraction is shared in turns"
+        return PhaseReason(Reason.PART_OF_A_SLOT, sentence, f"its turn, or {remedy}")
+    return PhaseReason(Reason.SHARE_HELD, "it holds its allocation", remedy)
+
+
+def _is_promised(state: State, phase: PhaseState) -> bool:
+    """Whether slots are free, but leave no room beside what is promised to other jobs."""
+    free, promises = state.free(phase.slot_kind), state.promises
+    return any(free.values()) and bool(promises.open) and not promises.permits(phase)
+
+
+def _sooner(state: State, phase: PhaseState) -> str:
+    """What would let a phase be served before those that are served now."""
+    pool, (*_, whole_kind) = phase.pool, path_to(phase.pool)
+    if whole_kind.is_in_turn or pool.is_in_turn:
+        return "a higher priority"
+    first = list(islice(phases_below(pool), FIRST_MAX))
+    if phase in first and pool.held < whole_kind.held:  # Other pools hold slots.
+        ahead = sum(one.pending * one.width for one in first[: first.index(phase)])
+        least = pool.held + ahead + phase.unit
+        if pool.min_share < least <= min(pool.usable, state.capacity(phase.slot_kind)):
+            return f"slots_min {least} of pool {pool.name!r}"
+    return "a larger weight"
+
+
+def _free(count: int) -> str:
+    return "a free slot" if count == 1 else f"{count} free slots"
+
+
+def _why_deferred(state: State, phase: PhaseState) -> PhaseReason:
+    """Why it skips slots that are free: it waits for others until an instant."""
+    assert phase.deferred_since is not None
+    since, until = f"{phase.deferred_since:.6g} s", f"{phase.deferred_until:.6g} s"
+    if phase.width > 1:
+        sentence = f"it has waited since {since} for {phase.width} free slots of one host"
+        return PhaseReason(Reason.SLOTS_ON_ONE_HOST, sentence, _more_slots(state, phase))
+    if phase.phase.hosts:
+        hosts = _any_of(phase.phase.hosts)
+        sentence = f"it has waited since {since} for a slot of {_hosts_of(phase)}"
+        return PhaseReason(Reason.SLOT_OF_HOST, sentence, f"a free slot of host {hosts}", hosts)
+    waited = f"{state.now - phase.deferred_since:.6g} s"
+    near = f"it has waited {waited} for a slot near its input"
+    sentence = f"{near}, and waits until {until} at the latest"
+    return PhaseReason(Reason.LOCALITY, sentence, "a free slot near its input")
+
+
+def _any_of(hosts: Collection[str]) -> str:
+    return " or ".join(sorted(hosts))
 
 
 def _hosts_of(phase: PhaseState) -> str:
     """The hosts on which its tasks may run."""
-    return f"host {' or '.join(sorted(phase.phase.hosts))}, where its tasks must run"
+    return f"host {_any_of(phase.phase.hosts)}, where its tasks must run"
 
 
-def _why_no_host(state: State, phase: PhaseState) -> str:
-    """Why a phase waits if no host has what one task requests, or ""."""
+def _why_no_host(state: State, phase: PhaseState) -> PhaseReason | None:
+    """Why a phase waits if no host has what one task requests, or None."""
     hosts = [host for host in state.cluster.hosts if host.name not in state.lost]
     if phase.needs:
         if any(host.amounts.holds(phase.request) for host in hosts):
-            return ""
-        return (
+            return None
+        return PhaseReason(
+            Reason.TASK_TOO_LARGE,
             f"each of its tasks requests {phase.needs} and {_slots(phase.width)} of one host,"
-            " and no host that can start tasks now has all of it: it waits for another one"
+            " and no host that can start tasks now has all of it: it waits for another one",
+            f"a host with {phase.needs} and {_slots(phase.width)}",
+            ", ".join(phase.needs),
         )
     most = max((host.slots.get(phase.slot_kind, 0) for host in hosts), default=0)
     if most >= phase.width:
-        return ""
-    return (
+        return None
+    return PhaseReason(
+        Reason.TASK_TOO_LARGE,
         f"each of its tasks occupies {phase.width} slots of one host, and the largest host that"
-        f" can start tasks now has {most}: it waits for a larger one"
+        f" can start tasks now has {most}: it waits for a larger one",
+        f"a host with {_slots(phase.width)}",
+        phase.slot_kind,
     )
 
 
@@ -173,6 +291,8 @@ class _Lack:
     resource: str
     what: str
     but: str
+    remedy: str
+    code: Reason = Reason.RESOURCE
 
 
 def _lack(state: State, phase: PhaseState) -> _Lack | None:
@@ -191,7 +311,9 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
         if not all(host in keepers for host in able):
             return None
         host = min(able)
-        return _Lack(host, f"host {host}", f": job {keepers[host]} keeps it")
+        keeper = f"job {keepers[host]}"
+        remedy = f"the start or the end of {keeper}"
+        return _Lack(host, f"host {host}", f": {keeper} keeps it", remedy, Reason.HOST_KEPT)
     beside = "beside a free slot" if phase.width == 1 else f"beside {phase.width} free slots"
     for name, amount in phase.needs.pairs:
         one = Resources({name: amount})
@@ -199,17 +321,21 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
             continue
         text = amount_text(name, amount)
         if name == GPU and amount < UNIT:
-            return _Lack(name, f"{text} of a device", ", and no device has it free")
+            what = f"{text} of a device"
+            return _Lack(name, what, ", and no device has it free", f"{what} {beside}")
         most = max(_whole(spare, host, name) for host in hosts)
         more = f"more than {amount_text(name, most)}" if most else "any"
         but = f"; no host has {more} free {beside}"
         what = f"{text} of {name}" if name == MEMORY else f"{name} {text}"
         if name == MEMORY and amount != phase.phase.needs.get(MEMORY):
             what += " (learned)"
-        return _Lack(name, f"{what} on one host", but)
+        what = f"{what} on one host"
+        return _Lack(name, what, but, f"{what} {beside}")
     if not hosts:
         return None
-    return _Lack("all", f"{phase.needs} on one host", f"; no host has all of it free {beside}")
+    what = f"{phase.needs} on one host"
+    but = f"; no host has all of it free {beside}"
+    return _Lack("all", what, but, f"{what} {beside}")
 
 
 def _keepers(state: State, phase: PhaseState) -> dict[str, str]:
@@ -236,13 +362,25 @@ def _slots(count: int) -> str:
     return "1 slot" if count == 1 else f"{count} slots"
 
 
-def _why_too_few(state: State, phase: PhaseState) -> str:
-    """Why a phase waits if no host has the slots of one task free, or ""."""
-    free = state.free(phase.slot_kind)
-    if any(count >= phase.width for count in free.values()):
-        return ""
-    most = max(free.values(), default=0)
-    return f"it waits for {phase.width} free slots of one host; at most {most} are free on one"
+def _why_too_few(state: State, phase: PhaseState) -> PhaseReason | None:
+    """Why a phase waits if no host has the slots of one task free, or None."""
+    most = _most_free(state, phase)
+    if most >= phase.width:
+        return None
+    sentence = (
+        f"it waits for {phase.width} free slots of one host; at most {most} are free on one"
+    )
+    return PhaseReason(Reason.SLOTS_ON_ONE_HOST, sentence, _more_slots(state, phase))
+
+
+def _most_free(state: State, phase: PhaseState) -> int:
+    return max(state.free(phase.slot_kind).values(), default=0)
+
+
+def _more_slots(state: State, phase: PhaseState) -> str:
+    """The slots that a wide task lacks on the host with most of them free."""
+    lacks = phase.width - _most_free(state, phase)
+    return f"{lacks} more slot{'s' * (lacks != 1)} on one host"
 
 
 def reserved_now(state: State, phase: PhaseState) -> Counter[str]:
@@ -271,35 +409,43 @@ def why_avoided(state: State, phase: PhaseState) -> str:
     return f"its last attempts on {hosts} have failed: it waits for slots on other hosts"
 
 
-def _why_gang_waits(state: State, phase: PhaseState) -> str:
-    """The first reason that keeps the pending tasks of a gang from starting, or ""."""
+def _why_gang_waits(state: State, phase: PhaseState) -> PhaseReason | None:
+    """The first reason that keeps the pending tasks of a gang from starting, or None."""
     count = phase.pending
     if phase.running:
-        return (
+        return PhaseReason(
+            Reason.GANG_STOPS,
             "an attempt of its gang has ended without a result: its running tasks are stopped,"
-            " then all tasks of the gang start again together"
+            " then all tasks of the gang start again together",
+            "the end of its running tasks",
         )
     if (most := _places_in_all(state, phase)) < count:
-        return (
+        return PhaseReason(
+            Reason.GANG_TOO_LARGE,
             f"the {count} tasks of its gang start together, and the hosts that can start tasks"
-            f" now have slots for {most} of them"
+            f" now have slots for {most} of them",
+            f"hosts for {_tasks(count - most)} more",
         )
     for pool in path_to(phase.pool):
         if pool.room < phase.unit:
-            return (
+            return PhaseReason(
+                Reason.GANG_EXCEEDS_POOL,
                 f"the tasks of its gang hold {phase.unit} slots together, and pool"
-                f" {pool.name!r} may hold {max(0, int(pool.room))} more"
+                f" {pool.name!r} may hold {max(0, int(pool.room))} more",
+                f"slots_max {pool.running + phase.unit} of pool {pool.name!r}",
             )
     free = _free_places(state, phase)
     if free >= count:
-        return ""
+        return None
     since = phase.deferred_since
     verb = "it waits" if since is None else f"it has waited since {since:.6g} s"
     each = "" if phase.width == 1 else f", {phase.width} on one host for each task"
     each += f", and {phase.needs} for each task" if phase.needs else ""
-    return (
+    return PhaseReason(
+        Reason.GANG_SLOTS,
         f"{verb} for {phase.unit} free slots on the hosts together{each}; there are free slots"
-        f" for {free} of the {count} tasks of its gang"
+        f" for {free} of the {count} tasks of its gang",
+        f"free slots for {_tasks(count - free)} more",
     )
 
 
@@ -318,23 +464,28 @@ def _free_places(state: State, phase: PhaseState) -> int:
     return sum(places.values())
 
 
-def _why_queued(state: State, phase: PhaseState) -> str:
+def _why_queued(state: State, phase: PhaseState) -> PhaseReason:
     """The queues that hold the pending tasks of a phase, and how many tasks are before them."""
     queues = state.queues
-    waiting = []
+    waiting, places_first = [], list[int]()
     for host, queue in queues.by_host.items():
         places = [place for place, (name, _) in enumerate(queue) if name == phase.id]
         if places:
             others = f"after {_tasks(places[0])}" if places[0] else "first"
             idle = _kept_idle(state, queue[0][0])
             waiting.append(f"{_tasks(len(places))} on {host}, {others}{idle}")
+            places_first.append(places[0])
     if not waiting:
         silent = ", ".join(sorted(state.unresponsive)) or "none"
-        return f"its tasks are in no queue; unresponsive hosts: {silent}"
+        sentence = f"its tasks are in no queue; unresponsive hosts: {silent}"
+        return PhaseReason(Reason.IN_NO_QUEUE, sentence, "the return of a host")
     place = queues.jobs.index(phase.job.id) + 1
-    return (
+    before = min(places_first)
+    return PhaseReason(
+        Reason.QUEUED,
         f"its job was placed as number {place} of {len(queues.jobs)}, and its tasks wait in"
-        f" queues: {'; '.join(waiting)}"
+        f" queues: {'; '.join(waiting)}",
+        f"the start of {_tasks(before)} before it" if before else "the end of a running task",
     )
 
 

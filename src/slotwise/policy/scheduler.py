@@ -17,7 +17,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from slotwise.core.cluster import Cluster
-from slotwise.core.decisions import Adjust, Decision, Reallocate
+from slotwise.core.decisions import (
+    AcceptPromise,
+    Adjust,
+    Decision,
+    Reallocate,
+    RefusePromise,
+)
 from slotwise.core.errors import (
     MAX_FLOAT,
     InputError,
@@ -52,6 +58,7 @@ from slotwise.policy.claims import all_claims, share_out
 from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flex import AddOn, Flex
 from slotwise.policy.las import Las
+from slotwise.policy.promises import PromisedJob, answer, keep_promises
 from slotwise.policy.uwfq import Uwfq, virtual_time
 
 if TYPE_CHECKING:
@@ -105,11 +112,14 @@ class Scheduler:
             return stop_broken(snapshot)
         if snapshot.delays and (due := retry(snapshot)):
             return due
-        now = snapshot.now
+        now, promises = snapshot.now, snapshot.promises
+        if promises.is_used and (found := keep_promises(snapshot, self._allocator(snapshot))):
+            return found
         is_stale = snapshot.is_stale and now >= snapshot.reallocates_from
         if is_stale or (now >= snapshot.epoch_ends and self._may_differ(snapshot)):
             allocator = self._allocator(snapshot)
-            if self.adjusts and (changed := adjust(allocator, snapshot)) is not None:
+            adjusts = self.adjusts and not promises.open  # They are guaranteed slots.
+            if adjusts and (changed := adjust(allocator, snapshot)) is not None:
                 earliest = now + self.rest_seconds if self.rest_seconds else -inf
                 return [Adjust(changed, max(self._epoch_after(now), earliest), earliest)]
             return [self._reallocate(allocator, snapshot)]
@@ -165,6 +175,14 @@ class Scheduler:
             if until > now:
                 return until
         return nextafter(now, inf)  # At such instants, floats are farther apart than epochs.
+
+
+def promise(
+    scheduler: object, snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob], now: float
+) -> AcceptPromise | RefusePromise:
+    """Whether a job that arrives now would get its promise: see `promises.answer`."""
+    allocator = scheduler._allocator(snapshot) if isinstance(scheduler, Scheduler) else None
+    return answer(snapshot, job, allocator, earlier, now)
 
 
 def _phases_read(allocator: Allocator, snapshot: Snapshot) -> int:

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -45,6 +46,11 @@ class Loop(Protocol):
     scheduler_name: str
     penalty: str
 
+    @property
+    def now(self) -> float:
+        """The present instant, on the clock of the state: that of the last turn is earlier."""
+        ...
+
     def ask(self, question: Callable[[], T]) -> T:
         """Call a function in the thread of the loop."""
         ...
@@ -67,9 +73,12 @@ class Forecasts:
         self._changed = threading.Condition()
         self._etas: Mapping[str, Eta] = {}
         self._at = -1.0
-        self._is_closed = self._is_wanted = False
+        state = loop.state
+        self._is_closed = False
+        self._is_wanted = loop.ask(lambda: any(state.jobs_left()) or bool(state.not_admitted))
         self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
         self._cost, self._written = 0.0, time.monotonic()
+        self.processor_seconds = 0.0  # Of all forecasts so far.
         self._forecaster = Forecaster(loop.ask(lambda: loop.state.cluster))
         self._load()
         loop.observe(
@@ -132,11 +141,12 @@ class Forecasts:
             self._save()
 
     def _picture(self) -> Picture:
-        return picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+        found = picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+        return replace(found, now=max(found.now, self._loop.now))
 
     def _run(self) -> None:
-        prepare()  # Not counted: it is done once.
         while self._wait():
+            prepare()  # Not counted: it is done once, for the first job.
             began, used = time.perf_counter(), time.thread_time()
             taken = 0.0
 
@@ -154,6 +164,7 @@ class Forecasts:
                 self._etas, self._at = found, picture.now
                 self._cost = time.thread_time() - used + taken
                 self._credit -= self._cost
+                self.processor_seconds += self._cost
                 self._changed.notify_all()
             if began - self._written > WRITE_SECONDS:
                 self._written = began

@@ -14,6 +14,7 @@ from slotwise.backends.local.call_stream import (
     number_of_input,
 )
 from slotwise.backends.local.worker import pickled, summary
+from slotwise.forecast.eta import Eta
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import SessionJob, future_html
 from slotwise.sessions.notebook import NotebookCells
@@ -23,6 +24,9 @@ Shown = TypeVar("Shown")
 
 PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
 """States of a `concurrent.futures.Future`."""
+
+ETA_SECONDS = 10.0
+"""How long a question waits for the first forecast of a job, unless it says otherwise."""
 
 STATES = {
     PENDING: "waiting",
@@ -53,6 +57,10 @@ class Control(Protocol):
 
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds, and why."""
+        ...
+
+    def eta(self, job: str | Future[Any], timeout: float) -> Eta | None:
+        """When a job starts and ends."""
         ...
 
     def progress(self, job: str, task: int) -> tuple[float, float | None] | None:
@@ -150,6 +158,13 @@ class Future(futures.Future[T], Generic[T]):
         If the job is over: how it ended, and how long and why it waited, as `status`.
         """
         return self._control.explain(self)
+
+    def eta(self, timeout: float = ETA_SECONDS) -> Eta | None:
+        """When its job starts and ends, as ranges in Unix seconds; see `Session.eta`.
+
+        A call of an executor or of `map` has the ranges of all its calls together.
+        """
+        return self._control.eta(self, timeout)
 
     def progress(self) -> tuple[float, float | None] | None:
         """The progress of a running call: the amount done and the total, or None.

@@ -214,8 +214,9 @@ def checked_entry(entry: Any, folder: Any, slots: int) -> Entry:
     check_text(f"{job}priority", stated.priority)
     check_number(f"{job}weight", stated.weight)
     check_seconds(f"{job}arrival", stated.arrival)
-    if stated.deadline is not None:
-        check_seconds(f"{job}deadline", stated.deadline)
+    for key in ("deadline", "promise"):
+        if (at := getattr(stated, key)) is not None:
+            check_seconds(f"{job}{key}", at)
     for step in stated.steps:
         if not isinstance(step, tuple | list) or len(step) != 2:
             raise InputError(f"{job}step {step!r} is not a pair; expected (seconds, cost)")

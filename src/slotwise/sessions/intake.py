@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -27,22 +29,27 @@ from slotwise.core.log import Header
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree
 from slotwise.core.rates import Rates, estimate_rates
+from slotwise.forecast.eta import Eta
 from slotwise.insight.explanation import Explanation
+from slotwise.insight.reasons import Reason, WhyWaiting
 from slotwise.insight.report.session_table import (
     MAX_ROWS,
     SessionJob,
     SessionJobs,
     session_html,
 )
+from slotwise.insight.waiting import explain_now
 from slotwise.jobs.commands import ResultOf
 from slotwise.jobs.execution import Execution
 from slotwise.run_folder import OpenRun
 from slotwise.running import RunOptions, check_jobs, existing, warn_user
 from slotwise.sessions.calls import PHASE, OpenCalls
+from slotwise.sessions.forecasting import Forecasts
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import SessionPlace
 from slotwise.sessions.loop_thread import LoopThread
 from slotwise.sessions.notebook import LiveDisplay, cells_of_notebook
+from slotwise.sessions.promising import promise_jobs
 from slotwise.sessions.views import SessionViews
 from slotwise.sources import Described, Entry
 
@@ -88,11 +95,14 @@ class SessionCore:
         self._settled: list[tuple[Future[Any], CallResult]] = []
         self.unused, self.attempts_max = Names().unused, header.attempts_max
         self.lock = threading.RLock()
+        self.promising = threading.RLock()  # Held while promises are asked for and begin.
         self.waiting = 0  # calls that wait for the results of others
         self.turns = 0  # of the loop
         self.is_closed = self.is_ended = self._has_ended_jobs = False
         self.display: LiveDisplay | None = None
         self.page: SessionPage | None = None
+        self._forecasts: Forecasts | None = None
+        self.forecasts_kept: Path | None = None  # The file for what they learn.
         self._error: BaseException | None = None
         self._warned_of: set[str] = set()
         self.opened = opened = OpenRun(options.keep, header, options.log)
@@ -130,23 +140,28 @@ class SessionCore:
 
         `waited` is its future if it has waited for the results of calls. It may be open before.
         """
-        job = execution.job
-        self.check_job(job)
+        self.check_job(execution.job)
         if not is_open:
             execution.open()
-        future: Future[Any] = Future(self, job.id) if waited is None else waited
-        future.job = job.id
+        future: Future[Any] = Future(self, execution.job.id) if waited is None else waited
+        future.job = execution.job.id
         try:
-            with self.lock:
-                self.check_open(had_waited=waited is not None)
-                self.check_job(job)  # The pools may have changed.
-                self.jobs[job.id] = (future, execution)
-                self.learning.begin(execution)
-                self.inbox.put(execution)
+            with self.promising if execution.job.promise is not None else nullcontext():
+                promise_jobs(self, [execution])
+                self._enter(execution, future, had_waited=waited is not None)
         except BaseException:
             execution.close(succeeded=False)
             raise
         return future
+
+    def _enter(self, execution: Execution, future: Future[Any], *, had_waited: bool) -> None:
+        job = execution.job
+        with self.lock:
+            self.check_open(had_waited=had_waited)
+            self.check_job(job)  # The pools may have changed.
+            self.jobs[job.id] = (future, execution)
+            self.learning.begin(execution)
+            self.inbox.put(execution)
 
     def warn_of_pool(self, pool: str) -> None:
         """Warn, once for each name, of a pool that the session does not have."""
@@ -269,31 +284,76 @@ class SessionCore:
             elif calls is not None or future.job in self.jobs:
                 self.inbox.put(JobCancelled(self.now, future.job))
 
+    def unused_now(self, name: str) -> str:
+        """A name that no job has that is not over; it is not counted as used."""
+        return name if self._job_of(name) is None else f"{name}-new"
+
+    def _id_of(self, job: str | Future[Any], method: str) -> str:
+        """The id of a job; of a call that waits for others empty, as it has no job yet."""
+        if isinstance(job, Future):
+            if not job._is_of(self):
+                raise InputError(f"this future is of another session; call its own `{method}`")
+            return job.job
+        check_name("job", job)
+        return job
+
+    def eta(self, job: str | Future[Any], timeout: float) -> Eta | None:
+        """When a job starts and ends, in Unix seconds; None if it is over or not known."""
+        name = self._id_of(job, "eta")
+        if self.is_ended or self._job_of(name) is None:
+            return None
+        found = self.forecasts.eta(name, timeout)
+        return None if found is None else found.moved(time.time() - self.now)
+
+    def etas(self, jobs: Iterable[str] | None = None) -> dict[str, Eta]:
+        """The last forecasts of all jobs, or of some, in Unix seconds. It never waits."""
+        found = {} if self.is_ended else self.forecasts.etas()
+        wanted = found if jobs is None else [job for job in jobs if job in found]
+        epoch = time.time() - self.now
+        return {job: found[job].moved(epoch) for job in wanted}
+
+    @property
+    def forecasts(self) -> Forecasts:
+        """The forecasts, which begin when they are first asked for."""
+        self.loop.check_process()
+        with self.lock:
+            if self._forecasts is None:
+                self._forecasts = Forecasts(self.loop, self.forecasts_kept)
+            return self._forecasts
+
     def explain(self, job: str | Future[Any]) -> Explanation:
         """The slots that a job holds, and why. InputError for a job that is not active."""
-        if isinstance(job, Future) and not job._is_of(self):
-            raise InputError("this future is of another session; call its own `explain`")
-        name = job.job if isinstance(job, Future) else job
-        if not isinstance(job, Future):  # One that waits for others has no job yet.
-            check_name("job", name)
+        name = self._id_of(job, "explain")
 
         def explain() -> Explanation:
+            state, scheduler = self.state, self.loop.scheduler_name
+            if phases := state.phases_of(name):
+                pool = phases[0].job.pool
+                return explain_now(state, name, pool, scheduler, self.objective)
             found = self.views.explained(name)
-            if found.phases:
-                return found
             if not isinstance(job, Future) and not (name in self._calls or name in self.jobs):
                 raise InputError(
                     f"job {name!r} is not active; jobs() of the session lists the active jobs"
                 )
             is_waiting = isinstance(job, Future) and not name and not job.done()
             if is_waiting:
-                return replace(found, status="waits for the results of other calls")
+                status = "waits for the results of other calls"
+                remedy = "the end of the calls whose results it needs"
+                why = WhyWaiting(name, Reason.CALLS_BEFORE, f"it {status}", remedy)
+                return replace(found, status=status, waiting=why)
             if name in self._calls or name in self.jobs:
-                return replace(found, status="has not arrived yet")
+                status = "has not arrived yet"
+                why = WhyWaiting(name, Reason.NOT_ARRIVED, f"it {status}")
+                return replace(found, status=status, waiting=why)
             pool, status = self.views.ending(name)
             return replace(found, pool=pool, status=status)
 
-        return self.loop.ask(explain)
+        found = self.loop.ask(explain)
+        eta = self._forecasts.etas().get(name) if self._forecasts is not None else None
+        if found.waiting is None or eta is None or eta.start is None:
+            return found
+        start = eta.start.low, eta.start.median, eta.start.high
+        return replace(found, waiting=replace(found.waiting, start=start))
 
     def ask(self, question: Callable[[], T]) -> T:
         """Call a function in the thread of the loop: what it reads is of one instant."""
@@ -359,6 +419,8 @@ class SessionCore:
             self.cells.close()
         if self.page is not None:
             self.page.close()
+        if self._forecasts is not None:
+            self._forecasts.close()
         if self.display is not None and self.is_ended:  # Draw the final state.
             self.display.close()
 
@@ -460,6 +522,7 @@ def _moved(stated: Any, now: float, unused: Callable[[str], str]) -> Any:
         id=unused(stated.id),
         arrival=now,
         deadline=None if stated.deadline is None else stated.deadline + later,
+        promise=None if stated.promise is None else stated.promise + later,
         steps=tuple((at + later, cost) for at, cost in stated.steps),
     )
 

@@ -7,22 +7,23 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from concurrent import futures
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
 
-from slotwise.backends.inbox import Ask
+from slotwise.backends.inbox import Questions
 from slotwise.backends.live import LiveBackend
-from slotwise.core.decisions import Decision
+from slotwise.core.decisions import AcceptPromise, Decision, RefusePromise
 from slotwise.core.errors import SlotwiseError
 from slotwise.core.events import HostChange, Request
+from slotwise.core.job import Job
 from slotwise.core.log import Header, LogFile
 from slotwise.core.loop import Decider, Record, all_of, initial_state, run
 from slotwise.core.objective import Objective
 from slotwise.core.snapshot import Snapshot
-from slotwise.policy.scheduler import make_scheduler
+from slotwise.policy.promises import PromisedJob
+from slotwise.policy.scheduler import make_scheduler, promise
 from slotwise.run_folder import OpenRun
 
 T = TypeVar("T")
@@ -32,13 +33,13 @@ class MeasuredDecider:
     """A scheduler of which is known how often it was asked, and how long it took."""
 
     def __init__(self, scheduler: Decider) -> None:
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self.measured = 0, 0.0
 
     def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The decisions of the scheduler."""
         began = time.perf_counter()
-        decisions = self._scheduler.decide(snapshot)
+        decisions = self.scheduler.decide(snapshot)
         count, seconds = self.measured
         self.measured = count + 1, seconds + time.perf_counter() - began
         return decisions
@@ -72,9 +73,7 @@ class LoopThread:
         given, self._opened = [opened, *records], opened
         self._callbacks = CallThread("slotwise callbacks")
         self._steps = CallThread("slotwise steps")
-        self._is_over = False
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # A function of `ask` may call `ask`.
         with ExitStack() as stack:
             for record in given:
                 if isinstance(record, AbstractContextManager):
@@ -83,6 +82,7 @@ class LoopThread:
                 given.append(stack.enter_context(LogFile(log, header)))
             self._records, self._record = given, all_of(given)
             self.backend = stack.enter_context(make_backend())
+            self._questions = Questions(self.backend.inbox, self.backend.answer_all)
             self._held = stack.pop_all()
 
     def start(self, ended: Callable[[BaseException | None], None]) -> None:
@@ -102,6 +102,17 @@ class LoopThread:
                 if thread.is_alive():
                     return False
         return True
+
+    def promise(
+        self, job: Job, earlier: Sequence[PromisedJob], now: float
+    ) -> AcceptPromise | RefusePromise:
+        """Whether a job that arrives now gets its promise; in the thread of the loop."""
+        return promise(self._scheduler.scheduler, self.state, job, earlier, now)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the session began; the state is of the last turn."""
+        return self.backend.now
 
     @property
     def decided(self) -> tuple[int, float]:
@@ -130,20 +141,7 @@ class LoopThread:
         self.check_process()
         if threading.current_thread() is self._thread:
             return question()
-        answer: futures.Future[T] = futures.Future()
-
-        def call() -> None:
-            try:
-                answer.set_result(question())
-            except BaseException as error:
-                answer.set_exception(error)
-
-        with self._lock:
-            if self._is_over:
-                call()
-            else:
-                self.backend.inbox.put(Ask(call))
-        return answer.result()
+        return self._questions.ask(question)
 
     def observe(self, record: Record) -> None:
         """Call a record for each turn from now on, too."""
@@ -151,7 +149,7 @@ class LoopThread:
 
     def on_event(self, event: Request | HostChange) -> None:
         """Apply an event, in a function that `ask` calls; no effect after the end."""
-        if not self._is_over:
+        if not self._questions.is_over:
             self.backend.on_event(event)
 
     def call_back(self, calls: Callable[[], None]) -> None:
@@ -169,9 +167,7 @@ class LoopThread:
                 run(self._scheduler, self.backend, self.state, self._record, self._opened)
         except BaseException as failed:
             error = failed
-        with self._lock:
-            self._is_over = True
-            self.backend.answer_all()
+        self._questions.end()
         try:
             ended(error)
         finally:  # It also calls code of notebooks.

@@ -8,16 +8,19 @@ from pathlib import Path
 from types import FunctionType, TracebackType
 from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar
 
+from slotwise.core.cluster import Host
 from slotwise.core.errors import check_whole
 from slotwise.core.units import seconds_of
+from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import SessionJobs
 from slotwise.sessions.calls import Binding, CallHost, CallSubmitter, submit_after
 from slotwise.sessions.changes import JobChanges, checked_changes
 from slotwise.sessions.command_inputs import CommandInputs, WordHost
 from slotwise.sessions.executor import AHEAD, SessionExecutor, map_lazily
-from slotwise.sessions.futures import Future
+from slotwise.sessions.futures import ETA_SECONDS, Future
 from slotwise.sessions.hosts import check_mapping, check_names, checked_entry
+from slotwise.sessions.what_if import Asked
 from slotwise.sources import Entry
 from slotwise.workload.dates import seconds_until
 from slotwise.workload.workload import CommandJob
@@ -37,6 +40,10 @@ class MethodHost(CallHost, WordHost, Protocol):
 
     def shown(self, most: int | None = None) -> SessionJobs:
         """The jobs at one instant: all, or the first ones for a display."""
+        ...
+
+    def etas(self) -> dict[str, Eta]:
+        """The last forecasts of all jobs."""
         ...
 
     def html(self) -> str:
@@ -166,12 +173,12 @@ class SessionMethods(ABC):
                 Hosts on other machines need a folder that all of them see
 
         The result of the future is this folder. The other options are those of
-        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. The deadline may be a date
-        and time, or a time of day, "17:00". InputError as for `run`.
+        `slotwise.command`: `tasks`, `env`, `cwd`, `pool` and so on. The deadline and the
+        promise may be a date and time, or a time of day, "17:00". InputError as for `run`.
         """
         intake, inputs = self._intake, CommandInputs.of(self._intake, command, after)
-        if "deadline" in options:
-            options["deadline"] = seconds_until(f"job {id!r}: deadline", options["deadline"])
+        for key in options.keys() & {"deadline", "promise"}:
+            options[key] = seconds_until(f"job {id!r}: {key}", options[key])
 
         def described() -> CommandJob:
             return slotwise_command(inputs.words(), output, id=id, after=inputs.jobs, **options)
@@ -193,11 +200,12 @@ class SessionMethods(ABC):
         """Run a job of any kind: a program, commands, `Calls`, or a `Job`, which sleeps.
 
         It may also be a mapping, like an entry of `jobs` in a workload file. It arrives now,
-        and its deadline and steps move with it. A number is appended to an id that was used
-        before. The result of the future is that of the job: the results of `Calls`, the output
-        of a program or of commands, or None. Relative paths begin at `folder`. InputError for a
-        job that cannot be run; the future of a job that fails has a SlotwiseError with the
-        reason.
+        and its deadline, promise and steps move with it. A number is appended to an id that was
+        used before. The result of the future is that of the job: the results of `Calls`, the
+        output of a program or of commands, or None. Relative paths begin at `folder`.
+        InputError for a job that cannot be run, and PromiseRefused, with the earliest date that
+        could be promised, for one whose promise cannot be kept. The future of a job that fails
+        has a SlotwiseError with the reason.
         """
         return self._run(checked_entry(entry, folder, self.slots), folder)
 
@@ -256,6 +264,58 @@ class SessionMethods(ABC):
         InputError for the id of a job that is not active.
         """
         return self._intake.explain(job)
+
+    def eta(self, job: str | Future[Any], timeout: float = ETA_SECONDS) -> Eta | None:
+        """When a job will start and end: ranges that hold it with the stated confidence.
+
+        The job is given by id or by a future. Instants are Unix seconds, as of `time.time()`.
+        The last forecast is returned, which says by `at` how old it is; for the first one of
+        a new job it waits, at most `timeout` seconds. None if the job is over or not known, if
+        a call has no job yet because it waits for others, or after the timeout.
+        """
+        return self._intake.eta(job, timeout)
+
+    def etas(self) -> Mapping[str, Eta]:
+        """The last forecast of each job that has one, by id, as of `eta`. It never waits."""
+        return self._intake.etas()
+
+    def what_if(
+        self,
+        job: Entry | Mapping[str, Any] | str | Sequence[str] | None = None,
+        *,
+        pools: Mapping[str, Any] | None = None,
+        scheduler: str | None = None,
+        hosts: Iterable[Host | Mapping[str, Any]] | Mapping[str, Any] = (),
+        without_hosts: Sequence[str] = (),
+        folder: str | Path = ".",
+    ) -> WhatIf:
+        """What a change would do, as `WhatIf`: the jobs that would end at another time.
+
+        Both courses are simulated now, by the same random numbers. Nothing is changed.
+        Instants are Unix seconds.
+
+        job            a job that would arrive now: what `run` accepts, or a command
+        pools          weights, or keys and values, of some of the present pools by name:
+                       `{"team": 2}`, `{"team": {"slots_max": 5}}`
+        scheduler      the name of another scheduler
+        hosts          hosts that would join: `{"h9": 8}` is one with eight slots
+        without_hosts  the names of hosts that would leave
+
+        InputError if nothing would change, or for what the session could not have.
+        """
+        self._intake.check_open(had_waited=False)
+        asked = Asked(pools or {}, scheduler, hosts, without_hosts)
+        if isinstance(job, str | Sequence):
+            job = slotwise_command(job, id="new")
+        elif isinstance(job, Mapping):
+            job = {"id": "new", **job}
+        return self._what_if(job, folder, asked)
+
+    @abstractmethod
+    def _what_if(
+        self, job: Entry | Mapping[str, Any] | None, folder: str | Path, asked: Asked
+    ) -> WhatIf:
+        """What a change would do."""
 
     def _repr_html_(self) -> str:
         return self._intake.html()

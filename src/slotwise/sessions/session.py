@@ -16,19 +16,24 @@ from typing import Any, Unpack
 from slotwise.backends.signals import HeldInterrupts
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.errors import InputError, MissingExtraError
+from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
 from slotwise.core.resources import NOTHING
+from slotwise.forecast.eta import WhatIf
 from slotwise.insight.report.notebook import notebook_display
+from slotwise.jobs.execution import Execution
 from slotwise.running import Options, RunOptions, RunSpec, warn_user
 from slotwise.sessions import changes, hosts
 from slotwise.sessions.calls import Binding, CallSubmitter
+from slotwise.sessions.forecasting import Forecasts
 from slotwise.sessions.futures import Future
-from slotwise.sessions.hosts import check_slots, refuse_shuffle
+from slotwise.sessions.hosts import check_slots, checked_entry, refuse_shuffle
 from slotwise.sessions.intake import ProgramHistory, SessionCore, arriving
 from slotwise.sessions.methods import SessionMethods
 from slotwise.sessions.notebook import LiveDisplay
-from slotwise.sources import Entry, Slots, Source
+from slotwise.sessions.what_if import Asked, change_of
+from slotwise.sources import Described, Entry, Slots, Source
 from slotwise.workload.workload import Workload
 
 REST_SECONDS = 0.05
@@ -143,15 +148,40 @@ class Session(SessionMethods):
             raise InputError(
                 "this job is already running; create another object to run it again"
             )
-        jobs: Any = (arriving(entry, intake.now, intake.unused),)
-        source = Source(Workload(jobs, folder=Path(folder)), intake.learning.rates)
+        return intake.run(
+            self._planned(arriving(entry, intake.now, intake.unused), folder), waited
+        )
+
+    def _planned(self, entry: Any, folder: str | Path) -> Execution:
+        """The execution of a job, which is not open yet."""
+        intake = self._intake
+        source = Source(Workload((entry,), folder=Path(folder)), intake.learning.rates)
         source = source.with_options(**self._limits)
         cluster = intake.state.cluster
         if len(cluster.hosts) > 1 and (wrong := source.unknown_hosts(cluster)):
             warn_user(f"{wrong}: no task is near that input")
         outputs = {name: one.outputs for name, (_, one) in list(intake.jobs.items())}
         (execution,) = source.executions(cluster, outputs)
-        return intake.run(execution, waited)
+        return execution
+
+    def _what_if(
+        self, job: Entry | Mapping[str, Any] | None, folder: str | Path, asked: Asked
+    ) -> WhatIf:
+        intake, jobs = self._intake, list[Job]()
+        if job is not None:
+            given: Any = checked_entry(job, folder, self.slots)
+            if not isinstance(given, Job | Described):
+                given = given.job  # It is planned; the object itself must not change.
+            made = arriving(given, intake.now, intake.unused_now)
+            if isinstance(made, Job):
+                jobs.append(made)
+            else:
+                execution = self._planned(made, folder)
+                jobs.append(execution.job)
+                execution.close(succeeded=False)
+            intake.check_job(jobs[0])
+        found = self.forecasts.what_if(change_of(intake, jobs, asked))
+        return found.moved(time.time() - intake.now)
 
     def close(self, *, cancels: bool = False) -> None:
         """Accept no more jobs, wait for submitted jobs, and end the workers. Idempotent.
@@ -236,6 +266,16 @@ class Session(SessionMethods):
     def hosts(self) -> list[Host]:
         """The present hosts; a drained host is present until its last task has ended."""
         return self._intake.loop.ask(lambda: list(self._intake.state.cluster.hosts))
+
+    @property
+    def forecasts(self) -> Forecasts:
+        """The forecasts of this session, on the clock of `now`; `eta` has them in Unix seconds.
+
+        They are made from the first use to the end of the session, by a thread that takes at
+        most 2 % of a processor. RuntimeError if the session is closed.
+        """
+        self._intake.check_open(had_waited=False)
+        return self._intake.forecasts
 
     def page(self, *, port: int = 0, opens: bool = False) -> str:
         """Serve a page of this session, as of a service, and return a link to it.

@@ -180,7 +180,8 @@ def _warn_of_tomorrow(
 ) -> None:
     """Warn of the first time of day that is over today, so that it is one of tomorrow."""
     for number, job in enumerate(workload.jobs):
-        for key, at in (("arrival", job.arrival), ("deadline", job.deadline)):
+        for key in ("arrival", "deadline", "promise"):
+            at = getattr(job, key)
             if at is not None and (date := day_after(stated[number].get(key), at, clock)):
                 where = place(("jobs", number, key), lines)
                 text = f"{file}{where} is {stated[number][key]}, which means {date}"

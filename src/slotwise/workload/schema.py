@@ -355,6 +355,7 @@ class PoolDefaults(Entry):
     jobs_max: Count | None = None
     job_weights: JobWeights = "stated"
     jobs_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
+    promises_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
     preemptible: bool = True
     stops_per_hour: StopsPerHour | None = None
 
@@ -535,6 +536,7 @@ class JobEntry(WorkEntry):
     pool: Name = "default"
     weight: Positive = 1.0
     deadline: Due | None = None
+    promise: Due | None = None
     steps: list[tuple[Due, Cost]] = Field(default_factory=list)
     penalty: str | None = None
     priority: Priority = "normal"

@@ -51,6 +51,7 @@ class Properties(TypedDict, total=False):
     pool: str
     weight: float
     deadline: float | str | None
+    promise: float | str | None
     steps: Sequence[tuple[float, float]]
     penalty: str | None
     priority: str
@@ -73,6 +74,7 @@ class JobProperties:
     pool: str = "default"
     weight: float = 1.0
     deadline: float | None = None
+    promise: float | None = None
     steps: tuple[tuple[float, float], ...] = ()
     penalty: str | None = None
     priority: str = "normal"
@@ -109,8 +111,8 @@ def properties_of(function: str, job: str, given: Properties) -> dict[str, Any]:
                 f" known: {', '.join(PROPERTIES)}"
             )
     values: dict[str, Any] = dict(given)
-    durations = {"arrival", "deadline", "retry_delay", "time_limit", "time_requested"}
-    for name in values.keys() & durations:
+    durations = {"arrival", "deadline", "promise", "retry_delay", "time_limit"}
+    for name in values.keys() & {*durations, "time_requested"}:
         values[name] = seconds_of(f"job {job!r}: {name}", values[name])
     if "steps" in values:
         values["steps"] = _steps(job, values["steps"])

@@ -74,7 +74,7 @@ def _lines(
         yield f"pools: {flow_text([{'name': pool} for pool in pools])}"
     yield "jobs:"
     for job in jobs:
-        yield f"  - {flow_text(_job(job))}"
+        yield f"  - {flow_text(job_entry(job))}"
 
 
 def _cluster_lines(cluster: Cluster) -> Iterator[str]:
@@ -83,27 +83,29 @@ def _cluster_lines(cluster: Cluster) -> Iterator[str]:
         yield f"  {key}: {flow_text(value)}"
     yield "  hosts:"
     for host in cluster.hosts:
-        yield f"    - {flow_text(_host(host))}"
+        yield f"    - {flow_text(host_entry(host))}"
 
 
 def _change(change: HostChange) -> dict[str, Any]:
     if isinstance(change, HostAdded):
-        return {"at": change.at, "add": _host(change.host)}
+        return {"at": change.at, "add": host_entry(change.host)}
     return {
         "at": change.at,
         "drain" if isinstance(change, HostDrained) else "remove": change.host,
     }
 
 
-def _host(host: Host) -> dict[str, Any]:
+def host_entry(host: Host) -> dict[str, Any]:
+    """A host as an entry of a workload file."""
     slots: Any = dict(host.slots)
     if list(slots) == [ANY_KIND]:
         slots = slots[ANY_KIND]
     return _stated(host, "slots") | {"slots": slots}
 
 
-def _job(job: Job) -> dict[str, Any]:
-    entry = _stated(job, "phases", "program")
+def job_entry(job: Job) -> dict[str, Any]:
+    """A job as an entry of a workload file. InputError for a phase without work."""
+    entry = _stated(job, "phases", "program", "promised")
     if job.program:
         entry["program_name"] = job.program
     return entry | {"phases": [_phase(phase) for phase in job.phases]}

@@ -8,7 +8,7 @@ The loop only counts: another thread prints, so that no run waits for a slow ter
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from threading import Event as Flag
@@ -38,6 +38,7 @@ from slotwise.core.events import (
     launches,
 )
 from slotwise.core.job import Job, Phase, PhaseId
+from slotwise.insight.report.ranges import span
 from slotwise.insight.report.text import (
     in_states,
     instant,
@@ -180,6 +181,10 @@ class Progress:
             for decision in decisions:
                 if isinstance(decision, GiveUp):
                     self._given_up(decision)
+
+    def ends(self) -> Mapping[str, tuple[float, float]]:
+        """The ranges in which jobs end, on the clock of the run, as far as they are known."""
+        return {}
 
     def __enter__(self) -> Self:
         if self._is_redrawn:
@@ -354,10 +359,12 @@ class Progress:
             table.add_column("", width=BAR_WIDTH)
         for name in ("done", "running", "failed", "left"):
             table.add_column(name, justify="right", no_wrap=True)
+        ends = self.ends()
         with self._lock:
             now, listed = self._now + later, self._listed(most)
             for line in listed:
-                table.add_row(*_cells(line, now, width >= BAR_FROM))
+                left = _left(line, ends.get(line.job.id), now)
+                table.add_row(*_cells(line, left, width >= BAR_FROM))
             title = f"{self._title}, {instant(now)}: {self._summary() or 'no jobs'}"
             more = len(self._lines) - len(listed)
             rest = f"and {more:,} more: {self._summary(listed)}" if more else ""
@@ -366,14 +373,20 @@ class Progress:
         return Group(lines[0], table, *lines[1 : 1 + bool(rest)])
 
 
-def _cells(line: JobLine, now: float, has_bar: bool) -> Iterator[Text | ProgressBar]:
-    """The cells of a job: its name, bar, tasks, running, failed and remaining time."""
+def _left(line: JobLine, end: tuple[float, float] | None, now: float) -> str:
+    """The remaining time of a job: a range if its end is forecast, else an estimate."""
+    if end is not None and not line.ended:
+        return span(end[0] - now, end[1] - now)
     left = line.seconds_left(now)
-    end = ("" if left is None else roughly(left)) if line.state == "running" else line.state
+    return ("" if left is None else roughly(left)) if line.state == "running" else line.state
+
+
+def _cells(line: JobLine, left: str, has_bar: bool) -> Iterator[Text | ProgressBar]:
+    """The cells of a job: its name, bar, tasks, running, failed and remaining time."""
     yield Text(printable(line.job.id), no_wrap=True, overflow="ellipsis")
     if has_bar:
         yield ProgressBar(line.total, line.done, width=BAR_WIDTH)
     yield Text(f"{line.done:,}/{line.total:,}")
     yield Text(f"{line.running:,}" if line.running else "")
     yield Text(f"{line.failed:,}" if line.failed else "", style="red")
-    yield Text(end, style="red" if line.ended == "failed" else "")
+    yield Text(left, style="red" if line.ended == "failed" else "")

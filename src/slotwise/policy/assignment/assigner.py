@@ -40,7 +40,7 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
         if free or (waits and snapshot.reserved(slot_kind)):
             order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
             for phase in order:
-                if phase.may_launch:
+                if phase.may_launch and leaves_promised(snapshot, phase):
                     offered = waits.offered(slot_kind, phase) if waits else free
                     if not offered and waits:
                         waits.note(phase)
@@ -53,6 +53,12 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
                     else:
                         yield slot_kind, phase, offered
     yield from last
+
+
+def leaves_promised(snapshot: Snapshot, phase: PhaseState) -> bool:
+    """Whether a launch of a phase leaves enough slots for what is promised to other jobs."""
+    promises = snapshot.promises
+    return not promises.open or promises.permits(phase)
 
 
 def _without(avoided: Collection[str], hosts: Mapping[str, int]) -> Mapping[str, int]:

@@ -68,8 +68,9 @@ class Flow:
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The launches of the next round, with the deferrals of the phases that wait."""
         free = [snapshot.free(kind) for kind in snapshot.cluster.capacity]
-        if snapshot.has_wide or all(sum(hosts.values()) <= 1 for hosts in free):
-            # One slot needs no network.
+        is_alone = all(sum(hosts.values()) <= 1 for hosts in free)
+        if snapshot.has_wide or snapshot.promises.open or is_alone:
+            # One slot needs no network, and each launch may take room that is promised.
             return self._one_by_one.assign(snapshot) or self._moves(snapshot)
         is_cut, now, delay = False, snapshot.now, self._delay
         for slot_kind in snapshot.cluster.capacity:

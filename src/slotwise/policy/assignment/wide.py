@@ -47,9 +47,9 @@ LOOK_SECONDS = 1.0
 class WideTaskReservations:
     """The waits of wide phases at one instant, and the hosts that they keep.
 
-    due  the phases whose waits are due: first those with the most overdue pools, so that a pool
-         takes slots before others within the same one, then by the instant from which they have
-         been due
+    due  the phases whose waits are due: first those of promises that are due, then those with
+         the most overdue pools, so that a pool takes slots before others within the same one,
+         then by the instant from which they have been due
 
     O(such phases + hosts with free slots + running wide tasks + different requests); for each
     gang that is due also O(hosts log hosts + running tasks). A wait for resources that begins
@@ -67,19 +67,20 @@ class WideTaskReservations:
             for phase in snapshot.wide(kind)
             if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
         ]
+        promises = snapshot.promises
         found = [
-            (-phase.overdue, self._due(phase), phase.order, phase)
-            for phase in self._wide
-            if phase.pending
+            (not promises.comes_first(p), -p.overdue, self._due(p), p.order, p)
+            for p in self._wide
+            if p.pending
         ]
         self.due: list[PhaseState] = [
             phase
-            for _, due, _, phase in sorted(found, key=lambda one: one[:3])
+            for *_, due, _, phase in sorted(found, key=lambda one: one[:4])
             if due <= snapshot.now
         ]
         self._place = {phase.id: place for place, phase in enumerate(self.due)}
         self._noted: list[PhaseState] = []
-        waiting = [one for _, due, _, one in found if due < inf and one.unit == 1]
+        waiting = [one for *_, due, _, one in found if due < inf and one.unit == 1]
         self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - len(waiting)
         self._first_fit = FirstFit(snapshot)
         self._nowhere: dict[tuple[str, Resources], bool] = {}
@@ -87,7 +88,7 @@ class WideTaskReservations:
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._keepers: dict[tuple[str, str], PhaseState] = {}
         for phase in self.due:
-            if phase.may_launch:
+            if phase.may_launch and snapshot.promises.permits(phase):
                 self._keep(phase)
 
     def in_order(self, slot_kind: str) -> Iterable[PhaseState]:
@@ -441,7 +442,8 @@ class WideTaskReservations:
 
     def _precedes(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a phase that is due comes before another one, which may be due, too."""
-        if phase.overdue > keeper.overdue:
+        first = self._snapshot.promises.comes_first
+        if phase.overdue > keeper.overdue or (first(phase) and not first(keeper)):
             return False
         return self._turn(keeper.id) < self._turn(phase.id)
 

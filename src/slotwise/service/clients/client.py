@@ -17,6 +17,8 @@ from typing import Any
 
 from slotwise.backends.signals import HeldInterrupts
 from slotwise.core.errors import InputError, check_name
+from slotwise.core.job import Job
+from slotwise.forecast.eta import WhatIf
 from slotwise.jobs.pickling import sent_by_value
 from slotwise.jobs.transfer import on_path
 from slotwise.service.clients.attached import attach
@@ -25,6 +27,7 @@ from slotwise.service.clients.entries import (
     entry_of_command,
     entry_of_mapping,
     entry_of_object,
+    plain,
 )
 from slotwise.service.clients.remote import RemoteCore
 from slotwise.service.clients.remote_calls import RemoteSubmitter, own_folders
@@ -37,8 +40,10 @@ from slotwise.sessions.executor import SessionExecutor
 from slotwise.sessions.futures import Future
 from slotwise.sessions.hosts import checked_entry
 from slotwise.sessions.methods import SessionMethods
+from slotwise.sessions.what_if import Asked, hosts_of
 from slotwise.sources import Entry
 from slotwise.workload.workload import CommandJob
+from slotwise.workload.writer import host_entry, job_entry
 
 RECONNECT_SECONDS = 60.0
 """Seconds for which a client waits for a server that has ended, before its futures fail."""
@@ -132,6 +137,27 @@ class Client(SessionMethods):
         about = _about(transport.place, folder)
         body = {**about, "jobs": [entry], "client": self._intake.id, "user": None}
         return self._intake.submit(lambda: transport.post("/v1/jobs", body), waited)
+
+    def _what_if(
+        self, job: Entry | Mapping[str, Any] | None, folder: str | Path, asked: Asked
+    ) -> WhatIf:
+        body: dict[str, Any] = dict(_about(self._intake.transport.place, folder))
+        if isinstance(job, Mapping):
+            stated = {name: value for name, value in job.items() if name != "restart"}
+            described = checked_entry(stated, folder, max(1, self.slots))
+            body["jobs"] = [entry_of_mapping(stated, described)]
+        elif isinstance(job, CommandJob):
+            check_command(job, self.slots)
+            body["jobs"] = [entry_of_command(job)]
+        elif isinstance(job, Job):
+            body["jobs"] = [job_entry(job)]
+        elif job is not None:
+            raise InputError(
+                "a server forecasts commands, mappings and Job objects; describe the job as one"
+            )
+        change = asked._asdict() | {"hosts": [host_entry(one) for one in hosts_of(asked.hosts)]}
+        body |= plain({key: value for key, value in change.items() if value})
+        return WhatIf.of_plain(self._intake.transport.post("/v1/what-if", body))
 
     def _new_folder(self) -> str:
         if self._intake.transport.place.is_network:

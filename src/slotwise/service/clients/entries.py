@@ -42,8 +42,9 @@ def entry_of_command(job: CommandJob) -> dict[str, Any]:
             defaults, one.name
         ):
             stated[one.name] = value
-    if job.deadline is not None:
-        stated["deadline"] = job.deadline + later
+    for key in ("deadline", "promise"):
+        if (at := getattr(job, key)) is not None:
+            stated[key] = at + later
     if job.steps:
         stated["steps"] = [(at + later, cost) for at, cost in job.steps]
     if job.output is not None:
@@ -59,8 +60,9 @@ def entry_of_mapping(stated: Mapping[str, Any], described: Any) -> dict[str, Any
     """An entry as it is stated, but with the times that `described` has, from now."""
     entry = {name: value for name, value in stated.items() if name != "arrival"}
     later = -described.arrival
-    if described.deadline is not None:
-        entry["deadline"] = described.deadline + later
+    for key in ("deadline", "promise"):
+        if (at := getattr(described, key)) is not None:
+            entry[key] = at + later
     if described.steps:
         entry["steps"] = [(at + later, cost) for at, cost in described.steps]
     return _entry(entry)
@@ -70,8 +72,9 @@ def entry_of_object(entry: Entry) -> dict[str, Any]:
     """What the server reads of a job whose pickle it does not load."""
     stated: Any = entry if hasattr(entry, "id") else entry.job
     found = {"id": stated.id, **{name: getattr(stated, name) for name in OF_OBJECT}}
-    if stated.deadline is not None:
-        found["deadline"] = stated.deadline - stated.arrival
+    for key in ("deadline", "promise"):
+        if (at := getattr(stated, key)) is not None:
+            found[key] = at - stated.arrival
     if stated.after:
         found["after"] = stated.after
     return _entry(found)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.errors import InputError, SlotwiseError, check_name
 from slotwise.core.job import Job
+from slotwise.forecast.eta import Eta
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.report.session_table import (
     MAX_ROWS,
@@ -23,7 +24,7 @@ from slotwise.insight.report.session_table import (
 from slotwise.jobs.commands import ResultOf
 from slotwise.service.clients.outbox import PAUSE_SECONDS, PAUSE_SECONDS_MAX, Outbox, Sent
 from slotwise.service.clients.remote_calls import RemoteCalls
-from slotwise.service.clients.shown import OVER, shown_job, shown_jobs
+from slotwise.service.clients.shown import LEFT, LEFT_MAX, OVER, shown_job, shown_jobs
 from slotwise.service.clients.transport import (
     MissingJobError,
     ServerClosedError,
@@ -192,19 +193,33 @@ class RemoteCore:
             if error.kind != "over":
                 raise
 
-    def explain(self, job: str | Future[Any]) -> Explanation:
-        """The slots that a job holds, and why. InputError for a job that does not exist."""
-        name = job
+    def _id_for(self, job: str | Future[Any], method: str) -> str:
+        """The id of a job; of a call that waits for others empty, as it has no job yet."""
         if isinstance(job, Future):
             if not job._is_of(self):
-                raise InputError("this future is of another session; call its own `explain`")
-            name = self.id_of(job)
-            if not name:
-                status = "waits for the results of other calls"
-                return Explanation("", 0.0, "", str(self.server()["scheduler"]), status)
-        else:
-            check_name("job", job)
-        return Explanation.of_plain(self.transport.get(job_path(str(name), "explain")))
+                raise InputError(f"this future is of another session; call its own `{method}`")
+            return self.id_of(job)
+        check_name("job", job)
+        return job
+
+    def eta(self, job: str | Future[Any], timeout: float) -> Eta | None:
+        """When a job starts and ends; None if it is over. InputError if it does not exist."""
+        if not (name := self._id_for(job, "eta")):
+            return None
+        found = self.transport.get(job_path(name, "eta"), timeout=timeout)["eta"]
+        return None if found is None else Eta.of_plain(found)
+
+    def etas(self) -> dict[str, Eta]:
+        """The last forecasts of the jobs of the server, of all its users."""
+        jobs = self.transport.get("/v1/jobs", state=",".join(LEFT), limit=LEFT_MAX)["jobs"]
+        return {job["id"]: Eta.of_plain(job["eta"]) for job in jobs if job.get("eta")}
+
+    def explain(self, job: str | Future[Any]) -> Explanation:
+        """The slots that a job holds, and why. InputError for a job that does not exist."""
+        if not (name := self._id_for(job, "explain")):
+            status = "waits for the results of other calls"
+            return Explanation("", 0.0, "", str(self.server()["scheduler"]), status)
+        return Explanation.of_plain(self.transport.get(job_path(name, "explain")))
 
     def id_of(self, future: Future[Any]) -> str:
         """The id of the job of a future, once the server has accepted it; else empty."""

@@ -107,6 +107,8 @@ class Engine:
         self.hurries = False  # `leave` waits for no call any more.
         self._changing = threading.Lock()  # Store and session change together.
         self._epoch = time.time() - core.now
+        core.forecasts_kept = self.folder / "forecasts.json"
+        self.forecasts = core.forecasts  # From the start: they learn from all jobs.
 
     def account_of(self, user: str | None) -> Account | None:
         """The account as which the work of a user runs. InputError if there is none."""

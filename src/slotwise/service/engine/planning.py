@@ -113,7 +113,9 @@ class Submitted:
             raise InputError(f"array_index is {shown(index)}; give a whole number >= 0")
         if index is not None and not isinstance(env := entry.get("env") or {}, Mapping):
             raise InputError(f"env is {shown(env)}; give an object with variables")
-        due = _due(stated.get("deadline"), now)
+        due = _due("deadline", stated.get("deadline"), now)
+        if (promise := _due("promise", stated.get("promise"), now)) is not None:
+            entry["promise"] = {"at": promise}
         return cls(_kind(entry), entry, due, restart, words, title, index)
 
     def with_number(self, number: int) -> Submitted:
@@ -142,18 +144,18 @@ def _kind(entry: Mapping[str, Any]) -> Kind:
     return "sleep" if is_plain else "program"
 
 
-def _due(stated: Any, now: float) -> float | None:
-    """The deadline in Unix seconds: `{"at": seconds}`, or seconds or a duration from now."""
+def _due(key: str, stated: Any, now: float) -> float | None:
+    """An instant in Unix seconds: `{"at": seconds}`, or seconds or a duration from now."""
     if isinstance(stated, Mapping):
         at = stated.get("at")
         if stated.keys() != {"at"} or not isinstance(at, int | float) or isinstance(at, bool):
-            raise InputError(f"deadline is {shown(stated)}; give seconds, or {{'at': seconds}}")
-        check_number("deadline", at)
+            raise InputError(f"{key} is {shown(stated)}; give seconds, or {{'at': seconds}}")
+        check_number(key, at)
         return float(at)
-    seconds = seconds_of("deadline", stated)
+    seconds = seconds_of(key, stated)
     if seconds is None:
         return None
-    check_number("deadline", seconds)
+    check_number(key, seconds)
     return now + float(seconds)
 
 
@@ -327,6 +329,8 @@ def _entry(one: Submitted, id: str, before: Mapping[str, str]) -> dict[str, Any]
         entry["after"] = list(dict.fromkeys([*_listed(entry.get("after")), *after]))
     if one.deadline is not None:
         entry["deadline"] = max(LEAST_SECONDS, one.deadline - time.time())
+    if "promise" in entry:
+        entry["promise"] = max(LEAST_SECONDS, entry["promise"]["at"] - time.time())
     return entry
 
 
@@ -335,11 +339,12 @@ def _listed(names: str | list[str] | None) -> list[str]:
 
 
 def arriving_now(stated: Any, now: float) -> Any:
-    """The job with arrival `now`; its deadline and steps keep their distance."""
+    """The job with arrival `now`; its deadline, promise and steps keep their distance."""
     later = now - stated.arrival
     return replace(
         stated,
         arrival=now,
         deadline=None if stated.deadline is None else stated.deadline + later,
+        promise=None if stated.promise is None else stated.promise + later,
         steps=tuple((at + later, cost) for at, cost in stated.steps),
     )

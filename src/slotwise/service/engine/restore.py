@@ -107,6 +107,8 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         since=record.submitted,
         user=record.user,
     )
+    if execution.job.promise is not None:  # It was accepted with it.
+        execution.job = replace(execution.job, promised=True)
     try:
         execution.open()
     except BaseException:

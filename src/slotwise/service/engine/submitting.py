@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future as Waiting
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 from slotwise.core.dependencies import check_dependencies, in_order, predecessor_failed
@@ -17,10 +18,17 @@ from slotwise.core.job import Job
 from slotwise.jobs.execution import Execution
 from slotwise.service.engine.engine import Engine
 from slotwise.service.engine.planning import Spec, Submitted
-from slotwise.service.engine.rights import check_names, check_sees, check_submits
+from slotwise.service.engine.rights import (
+    LimitError,
+    check_names,
+    check_sees,
+    check_submits,
+)
+from slotwise.service.planned.hosted import TASKS_MAX
 from slotwise.service.settings import HELD
 from slotwise.service.store.records import OPEN, StoredJob
 from slotwise.service.users.access import User
+from slotwise.sessions.promising import promise_jobs
 
 ACTIONS = ("cancel", "hold", "release", "change", "forget")
 """What can be done with a job."""
@@ -28,7 +36,10 @@ ACTIONS = ("cancel", "hold", "release", "change", "forget")
 JOBS_MAX = 10_000
 """The most jobs of one submission."""
 
-REQUESTS = frozenset({"wait", "explain", "logs", *ACTIONS})
+PLANNED_MAX = 100
+"""The most jobs that one question about what would happen may have."""
+
+REQUESTS = frozenset({"wait", "explain", "eta", "logs", *ACTIONS})
 """What follows the id of a job in the path of a request."""
 
 
@@ -92,6 +103,13 @@ class JobSubmitter:
                 del self._keys[given.key]
         return mine.result()
 
+    def planned(self, given: Submission) -> list[Job]:
+        """The jobs of a submission that is not made: they get no numbers, and are not kept.
+
+        InputError and ForbiddenError as of `submit`; LimitError for too many jobs or tasks.
+        """
+        return _JobBatch(self._engine, given).planned()
+
 
 class _JobBatch:
     """The jobs of one submission."""
@@ -103,6 +121,12 @@ class _JobBatch:
         self._owners: dict[str, User] = {}
 
     def accept(self) -> list[StoredJob]:
+        """Check, store and begin the jobs. Those that ask for promises come one by one."""
+        asks = any(one.get("promise") is not None for one in self._given.jobs)
+        with self._engine.core.promising if asks else nullcontext():
+            return self._accept()
+
+    def _accept(self) -> list[StoredJob]:
         given, engine = self._given, self._engine
         if not 0 < len(given.jobs) <= JOBS_MAX:
             raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
@@ -114,13 +138,14 @@ class _JobBatch:
             for (number, id), one in zip(numbered, entries, strict=True):
                 self._found.append(self._planned(one, number, id))
             ordered = self._checked()
+            promise_jobs(engine.core, ordered)
+            for made in ordered:
+                made.open()
             records = [record for record, _ in self._found]
             with self._counted():
                 engine.store.add(records, given.key, given.environ).result()
         except BaseException:
-            for _, execution in self._found:
-                if execution is not None:
-                    execution.close(succeeded=False)
+            self._discard()
             raise
         for record, execution in self._found:
             if execution is None:
@@ -130,6 +155,35 @@ class _JobBatch:
             for execution in ordered:
                 engine.enter(by_id[execution.job.id], execution)
         return records
+
+    def planned(self) -> list[Job]:
+        if len(self._given.jobs) > PLANNED_MAX:
+            raise LimitError(f"{len(self._given.jobs)} jobs; ask about {PLANNED_MAX} at once")
+        entries = [Submitted.of(stated, self._now) for stated in self._given.jobs]
+        try:
+            for one in entries:
+                id = stated = _stated_id(one.entry) or "new"
+                for number in count(2):
+                    if not (id in self._names.values() or self._engine.is_open(id)):
+                        break
+                    id = f"{stated}-{number}"
+                self._names.setdefault(stated, id)
+                self._found.append(self._planned(one, 0, id))
+            checked = self._checked()
+            with self._engine.core.promising:
+                promise_jobs(self._engine.core, checked)
+            jobs = [made.job for made in checked]
+            tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
+            if tasks > TASKS_MAX:
+                raise LimitError(f"{tasks} tasks; ask about {TASKS_MAX} at once")
+            return jobs
+        finally:
+            self._discard()
+
+    def _discard(self) -> None:
+        for _, execution in self._found:
+            if execution is not None:
+                execution.close(succeeded=False)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -267,7 +321,7 @@ class _JobBatch:
         return found, ""
 
     def _checked(self) -> list[Execution]:
-        """The jobs, open, each after those that it waits for. InputError."""
+        """The jobs, each after those that it waits for. InputError."""
         engine = self._engine
         by_id = {made.job.id: made for _, made in self._found if made is not None}
         jobs: list[Job] = [made.job for made in by_id.values()]
@@ -280,8 +334,6 @@ class _JobBatch:
                 engine.check_pool(job.pool)
                 check_submits(self._given.by, job.pool, engine.settings)
             engine.core.check_job(job, also)
-        for made in by_id.values():
-            made.open()
         return [by_id[job.id] for job in in_order(jobs)]
 
 

@@ -39,6 +39,7 @@ from slotwise.service.engine.rights import (
     scoped,
 )
 from slotwise.service.engine.submitting import ACTIONS, JobSubmitter, Submission
+from slotwise.service.engine.what_if import WhatIfs
 from slotwise.service.http import views
 from slotwise.service.http.telemetry import telemetry_routes
 from slotwise.service.page.page import EngineSource, page_routes
@@ -61,6 +62,10 @@ is done while it is parsed."""
 WAIT_SECONDS_MAX = 600.0
 """The longest time for which a request waits for the end of a job."""
 
+ETA_SECONDS_MAX, ETA_POLL_SECONDS = 60.0, 0.1
+"""The longest time for which a request waits for the first forecast of a job, and the time
+between two looks, which ask nothing of the loop."""
+
 BEAT_SECONDS = 15.0
 """Seconds without news after which a stream sends a frame that says so."""
 
@@ -69,6 +74,12 @@ LIST_MAX = 10_000
 
 DIGITS_MAX = 15
 """The most digits of a number in a query."""
+
+WHAT_IF: Mapping[str, type] = {
+    **{"pools": dict, "scheduler": str},
+    **{"hosts": list, "without_hosts": list},
+}
+"""The keys of a change that is asked about, beside `jobs`, and their types."""
 
 T = TypeVar("T")
 Routes = TypeVar("Routes")
@@ -131,6 +142,7 @@ class ServiceApp:
         self.is_draining = False
         self.is_restoring = True
         self._calls, self._submitter = CallFrames(engine), JobSubmitter(engine)
+        self._what_ifs = WhatIfs(engine, self._submitter)
         self.pages = PageHub(EngineSource(engine, lambda: self.state))
 
     @property
@@ -147,6 +159,7 @@ class ServiceApp:
             Route("/v1", self._route(ServiceApp.status)),
             Route("/v1/jobs", self._route(ServiceApp.list)),
             Route("/v1/jobs", self._route(ServiceApp.submit), methods=["POST"]),
+            Route("/v1/what-if", self._route(ServiceApp.what_if), methods=["POST"]),
             Route("/v1/objects", self._route(ServiceApp.submit_object), methods=["POST"]),
             Route("/v1/calls", self._route(ServiceApp.calls), methods=["POST"]),
             Route("/v1/results", self._route(ServiceApp.results), methods=["POST"]),
@@ -156,6 +169,7 @@ class ServiceApp:
             Route("/v1/stop", self._route(ServiceApp.stop), methods=["POST"]),
             Route(f"{job}/wait", self._route(ServiceApp.wait)),
             Route(f"{job}/explain", self._route(ServiceApp.explain)),
+            Route(f"{job}/eta", self._route(ServiceApp.eta)),
             Route(f"{job}/logs", self._route(ServiceApp.logs)),
             *(
                 Route(f"{job}/{name}", self._route(partial_action(name)), methods=["POST"])
@@ -203,6 +217,20 @@ class ServiceApp:
             **self._about(request, body),
         )
         return await self._submitted(request, given)
+
+    async def what_if(self, request: Request) -> Response:
+        """What jobs, or another pool, scheduler or host, would do; nothing is changed."""
+        self._check_open()
+        body = await json_of(request)
+        for key, kind in WHAT_IF.items():
+            _of(body, key, kind, None)
+        given = Submission(
+            jobs=_of(body, "jobs", list, []),
+            user=_of(body, "user", str, None),
+            **self._surroundings(user_of(request), body),
+            by=user_of(request),
+        )
+        return PlainResponse(await run_in_threadpool(self._what_ifs.answer, given, body))
 
     async def submit_object(self, request: Request) -> Response:
         """Accept a pickled job, which only a process of its own unpickles."""
@@ -369,6 +397,19 @@ class ServiceApp:
         """Why a job holds no more slots."""
         record = await self._seen(request, "have it explained")
         found = await run_in_threadpool(views.explained_json, self._engine, record)
+        return PlainResponse(found)
+
+    async def eta(self, request: Request) -> Response:
+        """When a job starts and ends; for its first forecast it waits, at most for a time."""
+        seconds = min(_seconds(request.query_params.get("timeout", "10")), ETA_SECONDS_MAX)
+        job, until, engine = _job_of(request), time.monotonic() + seconds, self._engine
+        found = await run_in_threadpool(views.eta_json, engine, job)
+        if found["eta"] is None and found["state"] not in (*OVER, "held"):
+            while engine.is_open(job) and not engine.core.etas([job]):
+                if time.monotonic() >= until:
+                    break
+                await asyncio.sleep(ETA_POLL_SECONDS)
+            found = await run_in_threadpool(views.eta_json, engine, job)
         return PlainResponse(found)
 
     async def logs(self, request: Request) -> Response:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from slotwise.core.errors import InputError
 from slotwise.core.resources import in_units
 from slotwise.insight.explanation import explanation_lines
+from slotwise.insight.reasons import Reason, WhyWaiting
 from slotwise.service.engine.engine import OVER, Engine, plain_result
 from slotwise.service.settings import HELD
 from slotwise.service.store.records import OPEN, StoredJob
@@ -46,9 +48,23 @@ class Live:
 
 def jobs_json(engine: Engine, records: Sequence[StoredJob]) -> list[dict[str, Any]]:
     """The JSON of jobs, all of one instant."""
-    live = _live(engine, [one.id for one in records if one.state == OPEN])
+    left = [one.id for one in records if one.state == OPEN]
+    live = _live(engine, left)
     ended = engine.store.tasks_ended([one.number for one in records if one.state in OVER])
-    return [_job(engine, one, live.get(one.id), ended.get(one.number)) for one in records]
+    rows = [_job(engine, one, live.get(one.id), ended.get(one.number)) for one in records]
+    etas = engine.core.etas(left)
+    for row in rows:
+        eta = None if row["held"] else etas.get(row["id"])
+        row["eta"] = None if eta is None else eta.to_plain()
+        if eta is not None and row["begun"] is not None:  # Since the forecast.
+            row["eta"]["start"] = None
+    return rows
+
+
+def eta_json(engine: Engine, job: str) -> dict[str, Any]:
+    """When a job starts and ends. It names nothing that only its user may see."""
+    (row,) = jobs_json(engine, [engine.found(job)])
+    return {**{key: row[key] for key in ("id", "state", "eta")}, "now": time.time()}
 
 
 def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
@@ -294,14 +310,13 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
             found = engine.core.explain(record.id)
             text = "\n".join(explanation_lines(found, is_now=True))
             return {"job": record.id, "text": text, **found.to_plain()}
+    plain: dict[str, Any] = {"job": record.id, "pool": record.pool}
     if is_over:
         text = f"job {record.id} is over: {record.state}"
     elif record.held:  # The session knows a closed pool only.
         text = f"job {record.id} is held: {_held(record)}"
+        remedy = f"`slotwise release {record.id}`"
+        plain["waiting"] = asdict(WhyWaiting(record.id, Reason.HELD, "it is held", remedy))
     else:  # It arrives, or its end is not stored yet.
         text = f"job {record.id} holds no slots at this instant"
-    return {
-        "job": record.id,
-        "pool": record.pool,
-        "text": f"{text}: {record.reason}" if record.reason else text,
-    }
+    return {**plain, "text": f"{text}: {record.reason}" if record.reason else text}

@@ -48,7 +48,7 @@ class EngineSource(CoreSource):
 
     def about(self) -> dict[str, Any]:
         """See `PageSource`."""
-        can = ["submit", "cancel", "hold", "explain", "logs", "history"]
+        can = ["submit", "cancel", "hold", "explain", "logs", "history", "what-if"]
         return {"kind": "service", "title": self._title, "version": __version__, "can": can}
 
     def snapshot(self, users: Collection[str]) -> Any:

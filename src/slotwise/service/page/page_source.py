@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +26,7 @@ from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState
 from slotwise.core.resources import in_units
 from slotwise.core.state import State
+from slotwise.forecast.eta import Eta, Range
 from slotwise.insight.why import why_now
 from slotwise.policy.steady import steady_shares
 from slotwise.sessions.intake import SessionCore
@@ -368,7 +377,7 @@ class StateReader:
             elif not phases:
                 why = "it has not arrived yet"
             else:
-                why = why_now(self._state, wants or phases[0], scheduler)
+                why = why_now(self._state, wants or phases[0], scheduler).sentence
             reasons.pop(job, None)
             reasons[job] = why
         self._reasons = reasons
@@ -402,11 +411,31 @@ class CoreSource:
             found.sections["facts"]["objective"] = core.objective.penalty
             return found
 
-        return core.ask(read)
+        found = core.ask(read)
+        add_etas(found, core.etas)
+        return found
 
     def own(self, users: Collection[str]) -> Mapping[str, Sequence[OwnJob]] | None:
         """The open jobs of each user, at most `ROWS_MAX`; None if all are of the one user."""
         return None
+
+
+def add_etas(found: PageSnapshot, etas: Callable[[Iterable[str]], Mapping[str, Eta]]) -> None:
+    """Add when the open jobs of users start and end; `etas` has forecasts in Unix seconds.
+
+    Whole seconds, so that few of them change between two snapshots.
+    """
+    rows = [row for section in found.own.values() for row in section.values()]
+    known = etas(row["id"] for row in rows if row["state"] != "held")
+    for row in rows:
+        if eta := known.get(row["id"]):
+            start = None if row["state"] == "running" else eta.start
+            row["eta"] = {"start": start and _ends(start), "end": _ends(eta.end)}
+
+
+def _ends(found: Range) -> dict[str, int | None]:
+    low, high = (None if at is None else round(at) for at in found.ends)
+    return {"low": low, "high": high}
 
 
 def _used(name: str, total: int, free: int) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from slotwise.backends.attempt_logs import AttemptFile, file_name, files_of_job
 from slotwise.core.errors import InputError, SlotwiseError
+from slotwise.forecast.eta import Eta
 from slotwise.insight.explanation import explanation_lines
 from slotwise.running import account
 from slotwise.service.answers import PlainResponse, refusal
@@ -56,7 +57,8 @@ class SessionSource(CoreSource):
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the jobs that are not over and of the last that ended, as of a service."""
-        return listed(self._core.ask(lambda: list(self._rows())), query)
+        found = listed(self._core.ask(lambda: list(self._rows())), query)
+        return with_etas(found, self._core.etas)
 
     def explained(self, name: str) -> dict[str, Any]:
         """Why a job holds no more slots."""
@@ -128,6 +130,17 @@ def listed(rows: Iterable[dict[str, Any]], query: Mapping[str, str]) -> dict[str
         wanted.reverse()
     found = wanted[skip : skip + limit]
     return {"jobs": found if is_oldest else found[::-1], "more": len(wanted) > skip + limit}
+
+
+def with_etas(
+    found: dict[str, Any], etas: Callable[[Iterable[str]], Mapping[str, Eta]]
+) -> dict[str, Any]:
+    """Rows of jobs with their forecasts, which `etas` has in Unix seconds."""
+    known = etas([row["id"] for row in found["jobs"] if row["ended"] is None])
+    for row in found["jobs"]:
+        eta = known.get(row["id"])
+        row["eta"] = None if eta is None else eta.to_plain()
+    return found
 
 
 Handler = Callable[[Request], Awaitable[Response]]

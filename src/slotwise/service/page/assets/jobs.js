@@ -1,10 +1,11 @@
 // The user's own jobs, the dialog of a job, and the table of all jobs.
 
 import {get, jobPath, output, post} from "./api.js";
-import {$, clock, counted, duration, el, instant, keyed, number, oneLine, ordinal, plain, put, safe} from "./text.js";
+import {$, clock, counted, duration, el, forecast, instant, keyed, number, oneLine, ordinal, plain, put, range, safe} from "./text.js";
 
 const LIVE = new Set(["queued", "waiting", "held", "running"]), OVER = "done,failed,cancelled,lost";
-const LOG_CHARS = 200000, PAGE = 25, TAILS = 3, REFRESH = 4000;
+const LOG_CHARS = 200000, PAGE = 25, TAILS = 3, REFRESH = 4000, STALE = 15000;
+const FORECAST = "A forecast: a range that is to hold what happens in 80 of 100 cases";
 
 export const badge = state => el("span", {className: `badge ${state}`, textContent: state});
 const button = (text, onclick, more = {}) => el("button", {type: "button", textContent: text, onclick, ...more});
@@ -44,10 +45,10 @@ export class OwnJobs {
     return el("li", {},
       el("div", {className: "line"}, badge("queued"), el("button", {type: "button", className: "name", onclick: () => this.open(id)}),
         el("span", {className: "muted where"}), el("span", {className: "actions"})),
-      progress(0, 1), el("p", {className: "why"}), el("pre", {className: "tail", hidden: true, "aria-label": `Last output of job ${safe(id)}`}));
+      progress(0, 1), el("p", {className: "eta"}), el("p", {className: "why"}), el("pre", {className: "tail", hidden: true, "aria-label": `Last output of job ${safe(id)}`}));
   }
   update(node, job, can) {
-    const [line, bar, why, tail] = node.children, [state, name, where, actions] = line.children;
+    const [line, bar, eta, why, tail] = node.children, [state, name, where, actions] = line.children;
     const [tasks, done, running, slots] = job.numbers;
     if (state.textContent !== job.state) { state.textContent = job.state; state.className = `badge ${job.state}`; }
     if (!name.firstChild || name.dataset.name !== job.name) {
@@ -57,6 +58,9 @@ export class OwnJobs {
     const age = job.submitted ? ` · ${duration(this.model.at - job.submitted)}` : "";
     put(where, `${safe(job.pool)} · ${number(done)}/${counted(tasks, "task")}${slots ? ` · ${counted(slots, "slot")}` : ""}${age}`);
     fill(bar, done, tasks, running);
+    const when = forecast(job.eta, this.model.at);
+    put(eta, when && `${when[0].toUpperCase()}${when.slice(1)}`); eta.hidden = !when;
+    eta.title = FORECAST;
     const place = job.position ? `${ordinal(job.position)} in ${safe(job.pool)}${job.ahead.length ? `, after ${job.ahead.map(safe).join(", ")}` : ""}. ` : "";
     const reason = job.state === "running" && job.reason.startsWith("all its tasks run") ? "" : safe(job.reason);
     put(why, place + (reason ? reason[0].toUpperCase() + reason.slice(1) + (reason.endsWith(".") ? "" : ".") : ""));
@@ -147,6 +151,8 @@ export class JobDialog {
     const facts = [["Pool", safe(job.pool)], ["User", safe(job.user ?? "")], ["Submitted", job.submitted && instant(job.submitted)],
       ["Waited", job.submitted && duration((job.begun ?? job.ended ?? now) - job.submitted)],
       [job.ended ? "Ran" : "Runs since", job.begun && (job.ended ? duration(job.ended - job.begun) : instant(job.begun))],
+      ["Starts", job.eta?.start && range(job.eta.start, now)], ["Ends", job.eta && range(job.eta.end, now)],
+      ["Forecast", job.eta && `${Math.round(100 * job.eta.confidence)} % sure, ${duration(now - job.eta.at)} old`],
       ["Tasks", `${number(job.tasks_done)} of ${number(job.tasks)} done${job.tasks_failed ? `, ${number(job.tasks_failed)} failed` : ""}`],
       ["Slots", isLive && number(job.slots)], ["Priority", job.priority], ["Weight", job.weight !== 1 && number(job.weight)],
       ["Deadline", job.deadline && instant(job.deadline)], ["After", job.after?.length && job.after.map(safe).join(", ")],
@@ -189,9 +195,16 @@ export class JobDialog {
 }
 const cell = (text, className = "") => el("td", {textContent: text, className});
 
+// When it was, or the range of a forecast.
+function when(node, at, eta, now) {
+  const isForecast = !at && Boolean(eta);
+  put(node, at ? instant(at) : isForecast ? range(eta, now) : "");
+  node.classList.toggle("forecast", isForecast); node.title = isForecast ? FORECAST : "";
+}
+
 // The table of all jobs, of which the server sends one page at a time.
 const COLUMNS = [["Job", "number"], ["User", "user"], ["Pool", "pool"], ["State", ""], ["Tasks done", ""], ["Slots", ""],
-  ["Submitted", ""], ["Waited", ""], ["Began", "begun"], ["Ran", ""], ["Ended", "ended"]];
+  ["Submitted", ""], ["Waited", ""], ["Start", "begun"], ["Ran", ""], ["End", "ended"]];
 const RIGHT = new Set(["Slots", "Waited", "Ran"]);
 
 export class JobTable {
@@ -233,11 +246,13 @@ export class JobTable {
     this.show();
   }
   counts() { const {running, queued, waiting, held} = this.model.sections.facts ?? {}; return `${running} ${queued} ${waiting} ${held}`; }
-  // Numbers of running jobs come with the stream; the page of the table is asked for again when jobs came or ended.
+  // Numbers of running jobs come with the stream; the page of the table is asked for again when jobs came or ended,
+  // and for forecasts.
   draw() {
     const {live, pools} = this.model.sections, select = this.filters.elements.pool;
     keyed(select, [["", "all"], ...Object.keys(pools).map(name => [name, safe(name)])], key => el("option", {value: key}), (node, text) => put(node, text));
-    if (!document.hidden && this.seen !== this.counts() && Date.now() - (this.asked ?? 0) > REFRESH) this.load();
+    const age = Date.now() - (this.asked ?? 0), isStale = age > STALE && this.jobs.some(job => job.eta);
+    if (!document.hidden && (isStale || (this.seen !== this.counts() && age > REFRESH))) this.load();
     for (const job of this.jobs) {
       const now = live[job.id];
       if (now && LIVE.has(job.state)) [job.tasks, job.tasks_done, job.tasks_running, job.slots] = now, job.state = now[2] ? "running" : job.state;
@@ -262,9 +277,9 @@ export class JobTable {
       put(slots, job.slots ? number(job.slots) : "");
       put(submitted, job.submitted ? instant(job.submitted) : "");
       put(waited, job.submitted ? duration((job.begun ?? job.ended ?? at) - job.submitted) : "");
-      put(began, job.begun ? instant(job.begun) : "");
+      when(began, job.begun, job.eta?.start, at);
       put(ran, job.begun ? duration((job.ended ?? at) - job.begun) : "");
-      put(ended, job.ended ? instant(job.ended) : "");
+      when(ended, job.ended, job.eta?.end, at);
     });
     $("queue-prev").disabled = this.page === 0;
     $("queue-next").disabled = !this.more;

@@ -4,6 +4,7 @@ import {get, post, jobPath, whenLoggedOut} from "./api.js";
 import {JobDialog, JobTable, OwnJobs} from "./jobs.js";
 import {drawPool, isDark, lanesOf, leaves, poolColours, Times} from "./draw.js";
 import {Model, Stream} from "./stream.js";
+import {ask, listPools} from "./what_if.js";
 import {$, amount, clock, counted, duration, el, keyed, number, put, safe} from "./text.js";
 
 const RANGES = [["2 min", 120], ["10 min", 600], ["1 h", 3600], ["12 h", 43200]];
@@ -11,7 +12,7 @@ const model = new Model(), times = new Times($("times-canvas"));
 const dialog = new JobDialog(model, act), table = new JobTable(model, id => dialog.open(id));
 const own = new OwnJobs(model, id => dialog.open(id), act);
 const stream = new Stream(model, onEvent, onState);
-let seconds = Number(localStorage.getItem("slotwise-range")) || 600, link = "";
+let isAdmin = false, seconds = Number(localStorage.getItem("slotwise-range")) || 600, link = "";
 
 function news(text) { put($("news"), text); }
 
@@ -40,6 +41,7 @@ function onEvent(ended, isWhole) {
     const {about} = model;
     put($("place"), [about.user, safe(about.title)].filter(Boolean).join(" at "));
     $("submit-open").hidden = !about.can.includes("submit");
+    $("what-if").hidden = !(isAdmin && about.can.includes("what-if"));
     table.load();
   }
   if ((ended || isWhole) && model.about.can.includes("history")) own.drawEnded().then(jobs => ended && jobs[0] && news(`job ${jobs[0].id}: ${jobs[0].state}`)).catch(() => {});
@@ -143,6 +145,8 @@ function drawWorkers() {
   });
 }
 
+$("what-if").ontoggle = () => listPools(Object.keys(model.sections.pools));
+
 // Submissions.
 
 const form = $("submit-form"), field = name => form.elements[name];
@@ -151,19 +155,23 @@ $("submit-open").onclick = () => {
   const chosen = field("pool").value;
   field("pool").replaceChildren(...(names.length ? names : ["default"]).map(name => el("option", {value: name, textContent: safe(name)})));
   if (names.includes(chosen)) field("pool").value = chosen;
-  put($("submit-wrong"), "");
+  put($("submit-wrong"), ""); $("submit-answer").replaceChildren();
   $("submit").showModal();
 };
-form.addEventListener("submit", async event => {
-  event.preventDefault();
+function stated() {
   const job = {command: field("command").value, pool: field("pool").value}, after = field("after").value.split(/[\s,]+/).filter(Boolean);
   if (field("slots").value > 1) job.slots = Number(field("slots").value);
   if (field("tasks").value > 1) job.tasks = Number(field("tasks").value);
   if (field("memory").value.trim()) job.resources = {memory: field("memory").value.trim()};
   if (field("id").value.trim()) job.id = field("id").value.trim();
   if (after.length) job.after = after;
+  return {jobs: [job], folder: field("folder").value.trim() || undefined};
+}
+$("submit-when").onclick = () => form.reportValidity() && ask($("submit-answer"), stated());
+form.addEventListener("submit", async event => {
+  event.preventDefault();
   try {
-    const {jobs} = await post("v1/jobs", {jobs: [job], folder: field("folder").value.trim() || undefined});
+    const {jobs} = await post("v1/jobs", stated());
     $("submit").close();
     news(`job ${jobs[0].id} was submitted`);
     field("command").value = field("id").value = "";
@@ -213,7 +221,7 @@ $("logout").onclick = async () => { token = ""; await post("v1/logout").catch(()
 async function begin() {
   try {
     const me = await get("v1/whoami");
-    $("logout").hidden = !me.user;
+    $("logout").hidden = !me.user; isAdmin = Boolean(me.admin);
   } catch (error) { if (error.status === 401) return; }  // Or it has no logins, or does not answer yet.
   stream.open();
 }

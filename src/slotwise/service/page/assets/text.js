@@ -58,6 +58,37 @@ export function instant(at) {
   const isToday = date.toDateString() === new Date().toDateString();
   return isToday ? clock(at, true) : `${date.toLocaleDateString("en", {day: "numeric", month: "short"})} ${clock(at)}`;
 }
+// Ranges of instants, `{low, high}`, in a few words as in `insight/report/ranges.py`; null is not known.
+const UNITS = [["s", 1, 100], ["min", 60, 6000], ["h", 3600, 172800], ["d", 86400, Infinity]], SOON = 600;
+export function range(found, now) {
+  if (!found || found.low === null || (found.high === null && found.low <= now)) return "not known";
+  const {low, high} = found;
+  if (high === null) return `after ${near(low, now)}`;
+  if (high <= now) return "now";
+  if (high - now <= SOON) {
+    const [symbol, size] = UNITS.find(unit => high - now < unit[2]);
+    const first = Math.floor(Math.max(0, low - now) / size), last = Math.max(1, Math.ceil((high - now) / size));
+    return first === last ? `in ${last} ${symbol}` : first ? `in ${first}–${last} ${symbol}` : `within ${last} ${symbol}`;
+  }
+  const [first, last] = [near(low, now), near(high, now)];
+  if (low <= now) return `by ${last}`;
+  if (first === last) return `about ${first}`;
+  return `${first}–${day(low) === day(high) ? last.split(" ").at(-1) : last}`;
+}
+const day = at => new Date(at * 1000).toDateString();
+function near(at, now) {
+  const date = new Date(at * 1000), days = Math.round((new Date(day(at)) - new Date(day(now))) / 86400000);
+  if (days === 0) return clock(at);
+  return days > 0 && days <= 6 ? `${date.toLocaleDateString("en", {weekday: "short"})} ${clock(at)}`
+    : `${date.getDate()} ${date.toLocaleDateString("en", {month: "short"})}`;
+}
+// When a job that is not over starts and ends: "starts 14:05–14:40, ends 15:10–16:00".
+export function forecast(eta, now) {
+  if (!eta) return "";
+  const ends = `ends ${range(eta.end, now)}`;
+  return eta.start ? `starts ${range(eta.start, now)}, ${ends}` : ends;
+}
+
 export function amount(name, value) {
   if (name !== "memory") return number(value);
   let power = 0;

@@ -1,0 +1,475 @@
+"""Promises of dates: what was asked for, what is open, and the room that is left beside it.
+
+A promise is a reservation that is made once: a number of slots of one kind, until an instant.
+It begins as late as the remaining tasks of the job allow. What is decided on promises is in
+`slotwise.policy.promises`; docs/algorithms/promises.md has the rules and their reasons.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, exp, inf, log, nextafter, sqrt
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+from slotwise.core.cluster import Cluster
+from slotwise.core.decisions import (
+    AcceptPromise,
+    Adjust,
+    BreakPromise,
+    Decision,
+    Defer,
+    GiveUp,
+    GuaranteePromise,
+    Launch,
+    PromiseCause,
+    Reallocate,
+    RefusePromise,
+)
+from slotwise.core.events import (
+    Event,
+    HostDrained,
+    HostLost,
+    HostRemoved,
+    HostResized,
+    PoolsChanged,
+    TaskFailed,
+    TaskKilled,
+)
+from slotwise.core.job import Job
+from slotwise.core.objective import met_until
+from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_work import PhaseWork
+from slotwise.core.pool_state import PoolState, path_to
+from slotwise.core.tolerances import CLOSE
+
+CONFIDENCE = 0.95
+"""The part of cases in which work, and the end of a running task, is at most as assumed."""
+
+STANDARD = NormalDist()
+
+OVERDUE = 0.2
+"""A task that has exceeded all that its estimate allows is assumed to need this part of the
+time that it has run in addition."""
+
+FAR_TAIL = 1e-9
+"""A smaller tail of a distribution is not computed."""
+
+
+# How long tasks take at most, at the confidence.
+
+
+def factor_of(work: PhaseWork, done: int, rounds: int = 1, at_once: int = 1) -> float:
+    """The real over the stated work of the tasks of a phase, at the confidence.
+
+    They run one after another in `rounds`, and `at_once` such rows end when the last of them
+    does: what all tasks have in common counts once, what is of each counts by its extremes.
+    """
+    error, within = work.error(done)
+    common = STANDARD.inv_cdf(CONFIDENCE)
+    single = STANDARD.inv_cdf(CONFIDENCE ** (1 / at_once))
+    variance = common * common * error.variance + single * single * within / rounds
+    return exp(error.mean + sqrt(variance))
+
+
+def latest_ends(
+    phase: PhaseState, now: float, without: Collection[str] = ()
+) -> Iterator[float]:
+    """When the running tasks of a phase will have ended, each at the confidence.
+
+    Those on the hosts `without` are left out: their slots are not shared.
+    """
+    error, within = phase.work.error(phase.done)
+    deviation = sqrt(error.variance + within)
+    factor = exp(error.mean + STANDARD.inv_cdf(CONFIDENCE) * deviation)
+    most = phase.job.time_limit or inf  # It is stopped then.
+    for task, (launch, started, speed) in phase.launches.items():
+        if launch.host in without:
+            continue
+        expected = phase.work.expected(task) / speed
+        seconds = expected * factor
+        if started + seconds <= now:
+            seconds = _if_late(now - started, expected, error.mean, deviation)
+        yield max(now, started + min(seconds, most))
+
+
+def _if_late(elapsed: float, expected: float, mean: float, deviation: float) -> float:
+    """The time of a task that has run for longer than assumed, at the confidence."""
+    if deviation and expected > 0 and elapsed > 0:
+        passed = STANDARD.cdf((log(elapsed / expected) - mean) / deviation)
+        if passed < 1 - FAR_TAIL:
+            ahead = STANDARD.inv_cdf(passed + CONFIDENCE * (1 - passed))
+            return expected * exp(mean + deviation * ahead)
+    return elapsed * (1 + OVERDUE)
+
+
+class TasksLeft(NamedTuple):
+    """The tasks of a phase that are not done: their number, and seconds at the confidence.
+
+    area   of all together
+    longest  of one
+    width  the slots of each
+    after  the phases that it waits for
+    """
+
+    number: int
+    area: float
+    longest: float
+    width: int
+    after: Iterable[str]
+
+
+def seconds_needed(phases: Mapping[str, TasksLeft], slots: int) -> float:
+    """An upper bound on the time in which a job ends on this number of slots, at speed 1.
+
+    The phases are in topological order. Equal tasks of one phase run in rounds. Otherwise the
+    area and the longest path bound each schedule that leaves no slot idle while a task may
+    begin (Graham 1969). O(phases).
+    """
+    at_once = max(1, slots // max(one.width for one in phases.values()))
+    ends: dict[str, float] = {}
+    for name, one in phases.items():
+        before = max((ends[other] for other in one.after), default=0.0)
+        ends[name] = before + (one.longest if one.number else 0.0)
+    path, area = max(ends.values()), sum(one.area for one in phases.values())
+    rounds = inf
+    if len(phases) == 1:
+        rounds = ceil(next(iter(phases.values())).number / at_once) * path
+    return min(rounds, area / at_once + path * (1 - 1 / at_once))
+
+
+def tasks_left(
+    phases: Sequence[PhaseState], factors: Mapping[str, float]
+) -> dict[str, TasksLeft]:
+    """The tasks of a job that are not done, with these factors on their stated work."""
+    return {
+        one.id.phase: TasksLeft(
+            one.tasks_left,
+            one.work.expected_left(one.done) * factors[one.id.phase],
+            one.work.longest * factors[one.id.phase],
+            one.width,
+            one.phase.waits_for,
+        )
+        for one in phases
+    }
+
+
+# Open promises.
+
+
+@dataclass(slots=True)
+class OpenPromise:
+    """A promise that was accepted, of a job that is not over.
+
+    stated      the min shares that its phases state, by name
+    begins      the latest start of what is left of it
+    is_due      its slots are guaranteed from now on
+    guaranteed  how many of them its phases have, by name
+    disturbed   what has happened since that may break it (`BreakPromise`)
+    """
+
+    decision: AcceptPromise
+    stated: Mapping[str, int]
+    begins: float = inf
+    is_due: bool = False
+    guaranteed: Mapping[str, int] = field(default_factory=dict)
+    disturbed: set[PromiseCause] = field(default_factory=set)
+
+    @property
+    def late_from(self) -> float:
+        """The first instant at which it is broken."""
+        return nextafter(met_until(self.decision.at), inf)
+
+
+class Rooms:
+    """The slots that are left at the beginnings of the reservations of one kind of slot.
+
+    Of all slots, and of the shares with a max share that hold a promised job. Running tasks
+    count until their latest ends, and a promised job with what it has reserved, or holds if
+    that is more. Only beginnings matter: after each, room only grows until the next one.
+    """
+
+    def __init__(self, times: Sequence[float], slots: Mapping[PoolState, float]) -> None:
+        self._times = times
+        self._left = {share: [most] * len(times) for share, most in slots.items()}
+        self._promises: dict[str, OpenPromise] = {}
+        self._held: dict[str, int] = {}
+
+    def permits(self, phase: PhaseState, until: float) -> bool:
+        """Whether a launch of a phase that holds its slots until an instant leaves enough."""
+        needs = self._needed(phase, until)
+        return all(
+            need <= max(0, left)
+            for share in self._shares(phase)
+            for need, left in zip(needs, self._left[share], strict=False)
+        )
+
+    def take(self, phase: PhaseState, until: float, slots: int) -> None:
+        """Count slots that were launched in."""
+        needs = self._needed(phase, until, slots)
+        for share in self._shares(phase):
+            left = self._left[share]
+            for number, need in enumerate(needs):
+                left[number] -= need
+        if phase.id.job in self._held:
+            self._held[phase.id.job] += slots
+
+    def hold(self, phases: Iterable[tuple[PhaseState, Sequence[float]]]) -> None:
+        """Count what runs: phases with the latest ends of their tasks. O(tasks log times)."""
+        held = {share: [0] * (len(self._times) + 1) for share in self._left}
+        for phase, ends in phases:
+            for share in self._shares(phase):
+                for end in ends:
+                    held[share][self._before(end)] += phase.width
+        for share, before in held.items():
+            later = 0
+            for number in reversed(range(len(self._times))):
+                later += before[number + 1]
+                self._left[share][number] -= later
+
+    def reserve(
+        self, promise: OpenPromise, phases: Sequence[tuple[PhaseState, Sequence[float]]]
+    ) -> None:
+        """Count what a promised job has reserved, beside what its tasks hold then."""
+        one = promise.decision
+        self._promises[one.job] = promise
+        self._held[one.job] = sum(phase.running for phase, _ in phases)
+        for number, at in enumerate(self._times):
+            if promise.begins <= at < one.until or (at == self._times[0] > promise.begins):
+                held = sum(phase.width for phase, ends in phases for end in ends if end > at)
+                for share in self._shares(phases[0][0]):
+                    self._left[share][number] -= max(0, one.slots - held)
+
+    def _needed(self, phase: PhaseState, until: float, slots: int | None = None) -> list[int]:
+        """The slots that a launch takes at each beginning before its end."""
+        slots = phase.unit if slots is None else slots
+        times = self._times[: self._before(until)]
+        promise = self._promises.get(phase.id.job)
+        if promise is None:
+            return [slots] * len(times)
+        more = self._held[phase.id.job] + slots - promise.decision.slots
+        own, end = max(0, min(slots, more)), promise.decision.until
+        return [own if promise.begins <= at < end else slots for at in times]
+
+    def _before(self, end: float) -> int:
+        return bisect_left(self._times, end - CLOSE * abs(end))
+
+    def _shares(self, phase: PhaseState) -> list[PoolState]:
+        return [share for share in (phase.pool, *phase.pool.above) if share in self._left]
+
+
+class OpenPromises:
+    """All promises of a run. With none, nothing of this costs more than a comparison.
+
+    asked  the jobs that ask for a promise and have no answer yet, in order of arrival
+    open   the promises that were accepted, by job
+    """
+
+    def __init__(self, phases_of: Callable[[str], Sequence[PhaseState]]) -> None:
+        self.asked: dict[str, None] = {}
+        self.open: dict[str, OpenPromise] = {}
+        self._phases_of = phases_of
+        self._rooms: dict[str, Rooms] | None = None
+        self._at, self._speed = -inf, 1.0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a promise is asked for or open."""
+        return bool(self.asked or self.open)
+
+    def arrive(self, job: Job) -> None:
+        """A job has arrived, which may ask for a promise."""
+        if job.promise is not None:
+            self.asked[job.id] = None
+
+    def accept(self, decision: AcceptPromise) -> None:
+        """A promise is open from now on."""
+        self.asked.pop(decision.job, None)
+        stated = {one.id.phase: one.phase.slots_min for one in self._phases_of(decision.job)}
+        self.open[decision.job] = OpenPromise(decision, stated)
+        self._rooms = None
+
+    def end(self, job: str) -> OpenPromise | None:
+        """A job is over, or gets no promise, or no more."""
+        self.asked.pop(job, None)
+        self._rooms = None
+        return self.open.pop(job, None)
+
+    def note(self, entry: Event | Decision) -> None:
+        """While promises are open: an entry is about to be applied."""
+        if isinstance(entry, Launch):
+            phases = self._phases_of(entry.phase.job)
+            self._launched(next(phase for phase in phases if phase.id == entry.phase))
+            return
+        if isinstance(entry, GiveUp):
+            self.end(entry.job)
+        elif isinstance(entry, TaskFailed | TaskKilled):
+            is_lost = isinstance(entry, TaskFailed) and entry.lost
+            ended: PromiseCause = "min_shares" if isinstance(entry, TaskKilled) else "failures"
+            self._disturb("hosts" if is_lost else ended, entry.phase.job)
+        elif isinstance(entry, HostLost | HostDrained | HostRemoved | HostResized):
+            self._disturb("hosts")
+        elif isinstance(entry, PoolsChanged):
+            self._disturb("pools")
+        elif isinstance(entry, Reallocate | Adjust | Defer):
+            return
+        self._rooms = None
+
+    def _disturb(self, cause: PromiseCause, job: str | None = None) -> None:
+        """Something happens that may break the promise of a job, or any."""
+        for name in self.open if job is None else self.open.keys() & {job}:
+            self.open[name].disturbed.add(cause)
+
+    def refresh(
+        self,
+        now: float,
+        cluster: Cluster,
+        lost: Iterable[str],
+        holding: Callable[[str], Sequence[PhaseState]],
+        capacity: Callable[[str], int],
+    ) -> None:
+        """Find the latest starts, and the room beside all promises, unless nothing changed.
+
+        O(running tasks + promises), for the kinds of slots with promises.
+        """
+        for job in [job for job in (*self.asked, *self.open) if not self._phases_of(job)]:
+            self.end(job)
+        if self._rooms is not None and now == self._at:
+            return
+        self._at, self._speed, self._rooms = now, slowest(cluster), {}
+        for promise in self.open.values():
+            phases = self._phases_of(promise.decision.job)
+            left = tasks_left(phases, promise.decision.factors)
+            waits = any(one.has_more for one in phases)
+            seconds = seconds_needed(left, promise.decision.slots) if waits else 0.0
+            promise.begins = promise.decision.until - seconds / self._speed
+        for kind in {one.decision.kind: None for one in self.open.values()}:
+            self._rooms[kind] = self._rooms_of(
+                kind, now, set(lost), holding(kind), capacity(kind)
+            )
+
+    def _rooms_of(
+        self, kind: str, now: float, lost: set[str], holding: Sequence[PhaseState], slots: int
+    ) -> Rooms:
+        promises = [one for one in self.open.values() if one.decision.kind == kind]
+        live = [one for one in promises if one.begins < one.decision.until > now]
+        times = sorted({max(now, one.begins) for one in live})
+        most: dict[PoolState, float] = {}
+        for one in live:
+            for share in path_to(self._phases_of(one.decision.job)[0].pool):
+                if share.parent is None:
+                    most[share] = slots
+                elif share.max_share < inf and share.total is None:
+                    most[share] = share.max_on_responsive
+        rooms = Rooms(times, most)
+        ends = {one.id: list(latest_ends(one, now, lost)) for one in holding if one.launches}
+        rooms.hold((one, ends[one.id]) for one in holding if one.launches)
+        for one in live:
+            phases = self._phases_of(one.decision.job)
+            rooms.reserve(one, [(phase, ends.get(phase.id, ())) for phase in phases])
+        return rooms
+
+    def permits(self, phase: PhaseState) -> bool:
+        """Whether a launch of this phase now leaves enough slots for all reservations.
+
+        Min shares come first: neither a pool nor a phase waits that is below its own.
+        """
+        rooms = self._rooms.get(phase.slot_kind) if self._rooms else None
+        if rooms is None or self._is_below_least(phase):
+            return True
+        return rooms.permits(phase, _end_of(phase, self._at, self._speed))
+
+    def _is_below_least(self, phase: PhaseState) -> bool:
+        """Whether a phase, or a pool that it is in, holds less than its own min share.
+
+        What is reserved in a pool counts as held: its min share is for its promises first.
+        """
+        if phase.running - phase.slots_on_lost_hosts < phase.phase.slots_min:
+            return True
+        for share in path_to(phase.pool):
+            if share.min_share > 0 and share.held < share.min_share:
+                reserved = 0
+                for one in self.open.values():
+                    phases = self._phases_of(one.decision.job)
+                    if share in path_to(phases[0].pool):
+                        held = sum(other.running for other in phases)
+                        reserved += max(0, one.decision.slots - held)
+                if share.held + reserved < share.min_share:
+                    return True
+        return False
+
+    def comes_first(self, phase: PhaseState) -> bool:
+        """Whether a phase is guaranteed slots by a promise that is due, and lacks some."""
+        promise = self.open.get(phase.id.job)
+        held = phase.running - phase.slots_on_lost_hosts
+        return promise is not None and held < promise.guaranteed.get(phase.id.phase, 0)
+
+    def _launched(self, phase: PhaseState) -> None:
+        """A task is launched; for a min share, also if that leaves too few slots."""
+        rooms = self._rooms.get(phase.slot_kind) if self._rooms else None
+        if rooms is not None:
+            until = _end_of(phase, self._at, self._speed)
+            is_first = not phase.is_gang or not phase.running
+            if is_first and phase.id.job not in self.open and not rooms.permits(phase, until):
+                self._disturb("min_shares")
+            rooms.take(phase, until, phase.width)
+
+    def next_wakeup(self, now: float) -> float:
+        """The next instant at which a promise is due, or ends, or is broken; inf if none is."""
+        return min(
+            [
+                at
+                for one in self.open.values()
+                for at in (one.begins, one.decision.until, one.late_from)
+                if at > now
+            ],
+            default=inf,
+        )
+
+
+def slowest(cluster: Cluster) -> float:
+    """The speed of the slowest host."""
+    return min((host.speed for host in cluster.hosts), default=1.0)
+
+
+def _end_of(phase: PhaseState, now: float, speed: float) -> float:
+    """When a task that begins now will have ended, at the confidence."""
+    seconds = phase.work.longest * factor_of(phase.work, phase.done)
+    return now + min(seconds / speed, phase.job.time_limit or inf)
+
+
+# What decisions on promises change of the state. It is a part of the module of `State`.
+
+
+def promise_handlers(state: Any) -> dict[type, Callable[[Any], None]]:
+    """What applies each of these decisions to a `State`."""
+    promises: OpenPromises = state.promises
+
+    def guarantee(decision: GuaranteePromise) -> None:
+        promise = promises.open[decision.job]
+        promise.is_due, promise.guaranteed = True, decision.slots
+        _set_min_shares(state, decision.job, decision.slots)
+
+    def end(decision: RefusePromise | BreakPromise) -> None:
+        promise = promises.end(decision.job)
+        if promise is not None and promise.is_due:
+            _set_min_shares(state, decision.job, promise.stated)
+
+    return {
+        AcceptPromise: promises.accept,
+        GuaranteePromise: guarantee,
+        RefusePromise: end,
+        BreakPromise: end,
+    }
+
+
+def _set_min_shares(state: Any, name: str, slots: Mapping[str, int]) -> None:
+    """Set the min shares of the phases of a job; 0 for those that are not named."""
+    job = state._jobs.job(name)
+    phases = tuple(replace(one, slots_min=slots.get(one.name, 0)) for one in job.phases)
+    state._jobs.replace(replace(job, phases=phases))
+    for phase in state.phases_of(name):
+        state._of_kind[phase.slot_kind].guarantee(phase)
+    state._reallocate_now()

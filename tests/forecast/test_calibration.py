@@ -1,0 +1,108 @@
+"""Ranges hold what they state once errors are known, also in classes and after a change."""
+
+from __future__ import annotations
+
+import json
+import random
+from math import inf
+
+import pytest
+
+from slotwise.forecast.calibration import ENOUGH, Calibration, Issued
+from slotwise.forecast.eta import Range
+
+
+def coverage(
+    calibration: Calibration, wrong_by: float, count: int, name: str = "many"
+) -> float:
+    """Of truths that vary more than the simulations by this factor."""
+    rng, held = random.Random(1), 0
+    for _ in range(count):
+        scale = rng.uniform(50, 5000)
+        raw = Range(scale * 0.8, scale, scale * 1.3)
+        given = calibration.correct(raw, name)
+        truth = scale * rng.lognormvariate(0, 0.25 * wrong_by)
+        held += given.low <= truth <= given.high
+        calibration.note(Issued(name, 0.0, raw, given), truth)
+    return held / count
+
+
+@pytest.mark.parametrize("wrong_by", [0.3, 1.0, 4.0])
+def test_ranges_hold_four_of_five(wrong_by: float) -> None:
+    """Ranges hold four of five."""
+    calibration = Calibration()
+    coverage(calibration, wrong_by, 500)
+    assert coverage(calibration, wrong_by, 2000) == pytest.approx(0.8, abs=0.03)
+
+
+def test_they_adapt_to_what_changes() -> None:
+    """They adapt to what changes."""
+    calibration = Calibration()
+    coverage(calibration, 0.3, 2000)
+    assert coverage(calibration, 4.0, 300) < 0.75
+    assert coverage(calibration, 4.0, 2000) == pytest.approx(0.8, abs=0.04)
+
+
+def test_a_class_with_larger_errors_gets_wider_ranges() -> None:
+    """Alone, neither of two classes whose errors differ has the coverage of both."""
+    calibration, rng = Calibration(), random.Random(2)
+    held: dict[str, list[bool]] = {"calm": [], "wild": []}
+    for turn in range(12_000):
+        name = "wild" if turn % 5 == 0 else "calm"
+        raw = Range(80.0, 100.0, 130.0)
+        given = calibration.correct(raw, name)
+        truth = 100 * rng.lognormvariate(0, 0.6 if name == "wild" else 0.2)
+        held[name].append(given.low <= truth <= given.high)
+        calibration.note(Issued(name, 0.0, raw, given), truth)
+    for one in held.values():
+        last = one[len(one) // 2 :]
+        assert sum(last) / len(last) > 0.74
+
+
+def test_without_errors_ranges_are_wider_than_simulated() -> None:
+    """Without errors ranges are wider than simulated."""
+    raw = Range(50.0, 100.0, 200.0)
+    given = Calibration().correct(raw, "many")
+    assert given.low < raw.low
+    assert given.high > raw.high
+
+
+def test_nothing_ends_before_the_present() -> None:
+    """Nothing ends before the present."""
+    given = Calibration().correct(Range(1.0, 2.0, 500.0), "many", least=3.0)
+    assert (given.low, given.median) == (3.0, 3.0)
+
+
+def test_open_ranges_stay_open_and_teach_nothing() -> None:
+    """Open ranges stay open and teach nothing."""
+    calibration = Calibration()
+    raw = Range(inf, inf, inf)
+    assert calibration.correct(raw, "many") == raw
+    calibration.note(Issued("many", 0.0, raw, raw), 5.0)
+    assert calibration.noted == 0
+
+
+def test_what_was_kept_gives_the_same_ranges() -> None:
+    """What was kept gives the same ranges."""
+    calibration = Calibration()
+    coverage(calibration, 2.0, ENOUGH + 100)
+    again = Calibration.of(json.loads(json.dumps(calibration.plain())))
+    raw = Range(50.0, 100.0, 200.0)
+    expected, found = (one.correct(raw, "many") for one in (calibration, again))
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-4)
+    assert again.noted == calibration.noted
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {},
+        {"noted": 1, "errors": [[1.0]], "shares": [{}]},
+        {"noted": 1, "errors": "x", "shares": 3},
+        {"noted": 1, "errors": [["nan"], [1.0]], "shares": [{}, {}]},
+    ],
+)
+def test_anything_else_is_refused(plain: dict[str, object]) -> None:
+    """Anything else is refused."""
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Calibration.of(plain)

@@ -1,0 +1,147 @@
+"""One simulated course, beside the run of the real scheduler."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run, turn
+from slotwise.core.pools import Pool
+from slotwise.core.state import State
+from slotwise.forecast.arrivals import PastArrivals
+from slotwise.forecast.courses import simulated
+from slotwise.forecast.durations import Draws, Floats, PastWork
+from slotwise.forecast.picture import Picture, picture_of
+from slotwise.policy.scheduler import make_scheduler
+
+SLOTS = 6
+
+
+class TrueWork(PastWork):
+    """All tasks take what is stated."""
+
+    def draw(self, *given: Any) -> Floats:
+        """The base, for each course."""
+        return np.full(len(given[4]), given[2])
+
+
+def picture_at_start(
+    jobs: Sequence[Job], cluster: Cluster, scheduler: str, pools: Sequence[Pool] = ()
+) -> Picture:
+    """The state after the first turn, at which these jobs arrive."""
+    state, backend = State(cluster, pools), SimulatedBackend(cluster, jobs)
+    turn(make_scheduler(scheduler), backend, state, lambda *_: None, backend.wait(0.0))
+    return picture_of(state, scheduler, "response")
+
+
+def ends_of_run(
+    jobs: Sequence[Job], cluster: Cluster, scheduler: str, pools: Sequence[Pool] = ()
+) -> dict[str, float]:
+    """When the jobs end in a run of the scheduler."""
+    state, ends = State(cluster, pools), dict[str, float]()
+
+    def note(*_: object) -> None:
+        """Note."""
+        ends.update(state.completed)
+
+    run(make_scheduler(scheduler), SimulatedBackend(cluster, jobs), state, note)
+    return ends
+
+
+def ends_of_course(picture: Picture) -> dict[str, float]:
+    """When the jobs end in a course in which all estimates are true."""
+    found = simulated(picture, TrueWork(), PastArrivals(), Draws(1))
+    return {job.id: float(found.ends[k, 0]) for k, job in enumerate(picture.jobs)}
+
+
+def drawn_jobs(seed: int, widest: int = 1, tasks: int = 1, pools: int = 1) -> list[Job]:
+    """Fourteen jobs of one phase that arrive at once; no two have the same length."""
+    rng = random.Random(seed)
+    jobs = []
+    for number in range(14):
+        seconds = rng.choice([1.0, 2.0, 3.0, 5.0, 8.0]) + number / 64
+        count, slots = rng.randint(1, tasks), rng.randint(1, widest)
+        phase = Phase("run", Tasks(count, seconds), slots=slots)
+        jobs.append(Job(f"j{number:02}", (phase,), pool=f"p{rng.randrange(pools)}"))
+    return jobs
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("scheduler", ["easy", "easy-sjbf"])
+def test_backfilling_is_that_of_the_scheduler(scheduler: str, seed: int) -> None:
+    """Backfilling is that of the scheduler."""
+    cluster, jobs = Cluster.of_slots(SLOTS), drawn_jobs(seed, widest=SLOTS)
+    found = ends_of_course(picture_at_start(jobs, cluster, scheduler))
+    assert found == pytest.approx(ends_of_run(jobs, cluster, scheduler))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_order_of_fifo_is_that_of_the_scheduler(seed: int) -> None:
+    """The order of fifo is that of the scheduler."""
+    cluster, jobs = Cluster.of_slots(SLOTS), drawn_jobs(seed)
+    found = ends_of_course(picture_at_start(jobs, cluster, "fifo"))
+    assert found == pytest.approx(ends_of_run(jobs, cluster, "fifo"))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scheduler", ["fair", "flex", "las", "fifo", "flowflex"])
+def test_courses_are_close_to_runs(scheduler: str, seed: int) -> None:
+    """Several pools with min and max shares, and jobs of several tasks."""
+    cluster = Cluster.of_slots(SLOTS)
+    pools = [
+        Pool("p0", 1.0, slots_min={"task": 2}),
+        Pool("p1", 2.0),
+        Pool("p2", 1.0, slots_max={"task": 2}),
+    ]
+    jobs = drawn_jobs(seed, tasks=8, pools=3)
+    found = ends_of_course(picture_at_start(jobs, cluster, scheduler, pools))
+    truth = ends_of_run(jobs, cluster, scheduler, pools)
+    errors = [abs(found[job] - truth[job]) for job in truth]
+    assert sum(errors) / len(errors) < 0.3 * sum(truth.values()) / len(truth)
+    assert max(found.values()) == pytest.approx(max(truth.values()), rel=0.35)
+
+
+def test_phases_wait_for_each_other_and_jobs_too() -> None:
+    """Phases wait for each other and jobs too."""
+    first = Phase("a", Tasks(4, 2.0))
+    second = Phase("b", Tasks(2, 3.0), after=frozenset({"a"}))
+    jobs = [
+        Job("x", (first, second)),
+        Job("y", (Phase("run", Tasks(1, 1.0)),), after=frozenset({"x"})),
+    ]
+    picture = picture_at_start(jobs, Cluster.of_slots(2), "fair")
+    assert ends_of_course(picture) == {"x": 7.0, "y": 8.0}
+
+
+def test_resources_and_kinds_limit_courses() -> None:
+    """Resources and kinds limit courses."""
+    hosts = (Host("h", {"map": 4, "reduce": 1}, resources={"memory": 4 << 30}),)
+    needs = {"memory": 3 << 30}
+    jobs = [
+        Job("a", (Phase("m", Tasks(2, 1.0), "map", resources=needs),)),
+        Job("b", (Phase("r", Tasks(2, 1.0), "reduce"),)),
+    ]
+    picture = picture_at_start(jobs, Cluster(hosts), "fair")
+    assert ends_of_course(picture) == {"a": 2.0, "b": 2.0}
+
+
+def test_a_job_that_cannot_run_has_an_open_end() -> None:
+    """A job that cannot run has an open end."""
+    closed = Pool("closed", weight=0.0)
+    jobs = [Job("a", (Phase("run", Tasks(1, 1.0)),), pool="closed")]
+    picture = picture_at_start(jobs, Cluster.of_slots(1), "fair", [closed])
+    assert ends_of_course(picture) == {"a": float("inf")}
+
+
+def test_many_tasks_are_simulated_in_batches() -> None:
+    """Many tasks are simulated in batches."""
+    jobs = [Job("a", (Phase("run", Tasks(100_000, 1.0)),))]
+    picture = picture_at_start(jobs, Cluster.of_slots(100), "fair")
+    assert ends_of_course(picture)["a"] == pytest.approx(1000.0, rel=0.05)

@@ -1,0 +1,230 @@
+"""Forecasts of a whole queue, and what is learned from how they turn out."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.backends.simulated.simulation import Simulation
+from slotwise.core.cluster import Cluster, Host
+from slotwise.core.decisions import Decision
+from slotwise.core.events import Event, JobArrived, SchedulerChanged
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.loop import run, turn
+from slotwise.core.pools import Pool
+from slotwise.core.state import State
+from slotwise.forecast.eta import Eta
+from slotwise.forecast.forecaster import Forecaster
+from slotwise.forecast.picture import Change, Picture, changed, picture_of
+from slotwise.policy.scheduler import make_scheduler
+
+CLUSTER = Cluster.of_slots(4)
+
+
+class Watched:
+    """Forecasts after each arrival, and when jobs really end."""
+
+    def __init__(self, scheduler: str = "fair", every: int = 1) -> None:
+        self.state, self.forecaster = State(CLUSTER), Forecaster(CLUSTER)
+        self.scheduler, self._every, self._arrived = scheduler, every, 0
+        self.first: dict[str, Eta] = {}
+        self.starts: dict[str, float] = {}
+        self.ends: dict[str, float] = {}
+
+    def __call__(
+        self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
+    ) -> None:
+        """Note a turn."""
+        self.forecaster.on_turn(self.state, now, events, decisions)
+        self.ends.update(self.state.completed)
+        arrived = [event.job.id for event in events if isinstance(event, JobArrived)]
+        self._arrived += len(arrived)
+        if arrived and self._arrived % self._every == 0:
+            found = self.forecaster.forecast(self.picture())
+            self.first.update({job: found[job] for job in arrived if job in found})
+
+    def picture(self) -> Picture:
+        """The present state."""
+        return picture_of(self.state, self.scheduler, "response")
+
+    def run(self, jobs: Sequence[Job], *, hide_work: bool = False) -> None:
+        """Simulate all jobs."""
+        backend = SimulatedBackend(CLUSTER, jobs, Simulation(hide_work=hide_work))
+        run(make_scheduler(self.scheduler), backend, self.state, self)
+
+
+def stream(count: int, seed: int = 1) -> list[Job]:
+    """Jobs of ten users whose times are a constant factor off, more or less."""
+    rng, at, jobs = random.Random(seed), 0.0, []
+    wrong = [rng.lognormvariate(0, 0.8) for _ in range(10)]
+    for number in range(count):
+        user = rng.randrange(10)
+        at += rng.expovariate(1 / 5.0)
+        seconds = 16.0 * wrong[user] * rng.lognormvariate(0, 0.3)
+        phase = Phase("run", Tasks(1, seconds))
+        jobs.append(
+            Job(f"j{number}", (phase,), at, user=f"u{user}", program=f"p{user}",
+                time_requested=16.0)
+        )  # fmt: skip
+    return jobs
+
+
+@pytest.mark.parametrize("scheduler", ["fair", "easy"])
+def test_ranges_hold_what_happens(scheduler: str) -> None:
+    """Ranges hold what happens."""
+    watched = Watched(scheduler, every=3)
+    watched.run(stream(900))
+    later = [f"j{number}" for number in range(300, 900) if f"j{number}" in watched.first]
+    held = [
+        watched.first[job].end.low <= watched.ends[job] <= watched.first[job].end.high
+        for job in later
+    ]
+    assert len(held) > 150
+    assert 0.7 <= sum(held) / len(held) <= 0.9
+    assert watched.first["j899"].past > 30
+
+
+def estimated(job: Job, way: str) -> Job:
+    """The same job with another estimate, or none."""
+    if way == "missing":
+        return replace(job, time_requested=None)
+    (phase,) = job.phases
+    work = phase.tasks.work
+    assert isinstance(work, float)
+    wrong = {
+        "inverted": 300.0 / work,
+        "constant": 1e-3,
+        "random": 0.1 * 3 ** (int(job.id[1:]) * 7 % 9),
+    }
+    return replace(job, time_requested=max(1e-3, wrong[way]))
+
+
+@pytest.mark.parametrize("way", ["missing", "inverted", "constant", "random"])
+def test_wrong_and_missing_estimates_widen_ranges(way: str) -> None:
+    """Ranges still hold what happens, and are wider than those from good estimates."""
+    jobs = stream(500)
+    found = {}
+    for name in ("good", way):
+        watched = Watched("flex", every=3)
+        given = jobs if name == "good" else [estimated(job, way) for job in jobs]
+        watched.run(given, hide_work=name == "missing")
+        first = {job: eta for job, eta in watched.first.items() if int(job[1:]) > 150}
+        held = [eta.end.low <= watched.ends[job] <= eta.end.high for job, eta in first.items()]
+        widths = sorted(eta.end.width for eta in first.values())
+        found[name] = sum(held) / len(held), widths[len(widths) // 2]
+    assert 0.68 <= found[way][0] <= 0.95
+    assert found[way][1] > 0.8 * found["good"][1]
+
+
+def test_a_job_that_has_begun_has_no_start() -> None:
+    """A job that has begun has no start."""
+    watched = Watched()
+    jobs = [Job(f"j{n}", (Phase("run", Tasks(1, 10.0)),)) for n in range(6)]
+    watched.run(jobs)
+    assert [watched.first[f"j{n}"].start is None for n in range(6)] == [True] * 4 + [False] * 2
+
+
+def test_decisions_are_the_same_with_and_without_forecasts() -> None:
+    """Decisions are the same with and without forecasts."""
+    jobs, turns = stream(60), []
+    for watched in (Watched("flex"), None):
+        seen: list[tuple[float, tuple[Decision, ...]]] = []
+        state = watched.state if watched else State(CLUSTER)
+
+        def record(
+            now: float,
+            events: Sequence[Event],
+            decisions: Sequence[Decision],
+            seen: list[tuple[float, tuple[Decision, ...]]] = seen,
+            watched: Watched | None = watched,
+        ) -> None:
+            """Record."""
+            seen.append((now, tuple(decisions)))
+            if watched:
+                watched(now, events, decisions)
+
+        run(make_scheduler("flex"), SimulatedBackend(CLUSTER, jobs), state, record)
+        turns.append(seen)
+    assert turns[0] == turns[1]
+
+
+def test_errors_of_another_scheduler_are_forgotten() -> None:
+    """Errors of another scheduler are forgotten."""
+    watched = Watched()
+    watched.run(stream(100))
+    assert watched.forecaster.ends.noted
+    watched.forecaster.on_turn(watched.state, 1e6, [SchedulerChanged(1e6, "fifo")], [])
+    watched.forecaster.learn()
+    assert watched.forecaster.ends.noted == 0
+
+
+def test_what_was_learned_is_kept() -> None:
+    """What was learned is kept."""
+    watched = Watched()
+    watched.run(stream(100))
+    again = Forecaster(CLUSTER)
+    again.restore(json.loads(json.dumps(watched.forecaster.plain())))
+    assert again.ends.noted == watched.forecaster.ends.noted
+    assert again.past.plain() == watched.forecaster.past.plain()
+
+
+@pytest.mark.parametrize("plain", [{}, [], {"scheduler": "fair", "starts": 3}])
+def test_what_is_no_record_of_forecasts_is_refused(plain: object) -> None:
+    """What is no record of forecasts is refused."""
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Forecaster(CLUSTER).restore(plain)  # type: ignore[arg-type]
+
+
+# What if.
+
+
+def waiting_picture() -> tuple[State, Picture]:
+    """Two jobs of eight tasks each in two pools, on four slots."""
+    state, jobs = State(CLUSTER, [Pool("a"), Pool("b")]), []
+    for pool in "ab":
+        phase = Phase("run", Tasks(8, 10.0))
+        jobs.append(Job(pool, (phase,), pool=pool, deadline=45.0, time_requested=10.0))
+    backend = SimulatedBackend(CLUSTER, jobs)
+    turn(make_scheduler("fair"), backend, state, lambda *_: None, backend.wait(0.0))
+    return state, picture_of(state, "fair", "response")
+
+
+def test_another_job_delays_the_others() -> None:
+    """Another job delays the others."""
+    state, picture = waiting_picture()
+    new = Job("new", (Phase("run", Tasks(8, 10.0)),), pool="a", deadline=1.0)
+    other = changed(picture, Change(jobs=(new,)), state.cluster, state.pools)
+    found = Forecaster(CLUSTER).what_if(picture, other)
+    first, *rest = found.jobs
+    assert (first.job, first.before, first.late_after) == ("new", None, 1.0)
+    assert {one.job for one in rest} >= {"a"}
+    assert all(one.after.end.median >= one.before.end.median for one in rest)  # type: ignore[union-attr]
+    before, after = found.measures["end of the last job"]
+    assert after > before
+
+
+def test_a_larger_weight_or_another_host_lets_a_job_end_sooner() -> None:
+    """A larger weight or another host lets a job end sooner."""
+    state, picture = waiting_picture()
+    heavy = Change(pools=(Pool("a", weight=9.0), Pool("b")))
+    more = Change(hosts=(Host("more", {"task": 4}),))
+    for change, sooner in ((heavy, "a"), (more, "b")):
+        other = changed(picture, change, state.cluster, state.pools)
+        found = {one.job: one for one in Forecaster(CLUSTER).what_if(picture, other).jobs}
+        one = found[sooner]
+        assert one.after.end.median < one.before.end.median  # type: ignore[union-attr]
+
+
+def test_without_hosts_nothing_ends() -> None:
+    """Without hosts nothing ends."""
+    state, picture = waiting_picture()
+    host = picture.hosts[0].name
+    other = changed(picture, Change(without_hosts=(host,)), state.cluster, state.pools)
+    found = Forecaster(CLUSTER).what_if(picture, other)
+    assert all(one.after.end.high == inf for one in found.jobs if one.after)

@@ -1,0 +1,75 @@
+"""The thread that forecasts: within its part of a processor, and what it keeps."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from slotwise import Session
+from slotwise.core.errors import InputError
+from slotwise.core.pools import Pool
+from slotwise.forecast.picture import Change
+from slotwise.sessions.forecasting import PROCESSOR_PART, SAVED_SECONDS, Forecasts
+from waiting import until
+
+pytestmark = pytest.mark.session_only("a server has the forecasts of its session")
+
+
+def test_waiting_and_running_jobs_have_forecasts(session: Session) -> None:
+    """Waiting and running jobs have forecasts."""
+    forecasts = session.forecasts
+    futures = [session.submit(time.sleep, 0.4) for _ in range(6)]
+    found = forecasts.eta(futures[-1].job, timeout=60)
+    assert found is not None
+    assert found.end.low <= found.end.median <= found.end.high
+    assert 0 <= found.at <= session.now
+    until(lambda: len(forecasts.etas()) == 0 or all(f.done() for f in futures))
+    assert forecasts.eta("no such job") is None
+
+
+def test_what_it_takes_is_limited(session: Session) -> None:
+    """What it takes is limited."""
+    forecasts = session.forecasts
+    futures = [session.submit(time.sleep, 0.05) for _ in range(60)]
+    began = time.monotonic()
+    for future in futures:
+        future.result()
+    used, passed = forecasts.processor_seconds, time.monotonic() - began
+    assert used <= SAVED_SECONDS + PROCESSOR_PART * passed + 0.5
+
+
+def test_what_is_kept_is_read_again_and_damage_is_no_error(
+    session: Session, tmp_path: Path
+) -> None:
+    """What is kept is read again and damage is no error."""
+    kept = tmp_path / "forecasts.json"
+    for damage in ("", "{", "[]", '{"scheduler": 3}', "\x00"):
+        kept.write_text(damage)
+        Forecasts(session._intake.loop, kept).close()
+        assert kept.read_text().startswith('{"scheduler"')
+    kept.unlink()
+    kept.mkdir()
+    Forecasts(session._intake.loop, kept).close()
+
+
+def test_wrong_changes_are_refused(session: Session) -> None:
+    """Wrong changes are refused."""
+    forecasts = session.forecasts
+    for change, message in (
+        (Change(scheduler="nice"), "unknown scheduler"),
+        (Change(without_hosts=("nobody",)), "unknown host"),
+        (Change(hosts=tuple(session.hosts())), "present already"),
+        (Change(pools=(Pool("a", parent="b"),)), "pool"),
+    ):
+        with pytest.raises(InputError, match=message):
+            forecasts.what_if(change)
+
+
+def test_close_ends_it(session: Session) -> None:
+    """Close ends it."""
+    forecasts = session.forecasts
+    forecasts.close()
+    forecasts.close()
+    assert forecasts.eta("anything", timeout=60) is None

@@ -1,0 +1,68 @@
+"""Promises of dates in a session, and of a server with the same pools."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from sessions.small_calls import PATIENCE
+from slotwise import Job, Phase, PromiseRefused, Session, Tasks, read_log, replay
+from slotwise.core.decisions import AcceptPromise, RefusePromise
+
+
+def job(name: str, count: int, seconds: float, promise: float, **more: Any) -> Job:
+    """A job that sleeps, and asks for a promise in seconds from now."""
+    return Job(name, (Phase("p", Tasks(count, seconds)),), promise=promise, **more)
+
+
+def test_a_promise_is_accepted_or_refused_with_a_date() -> None:
+    """The refused job does not run; asked for again at that date, it is accepted."""
+    with Session(2, "fair", log=None) as session:
+        kept = session.run(job("kept", 2, 0.3, 30.0))
+        with pytest.raises(PromiseRefused, match="no room; the earliest date") as refused:
+            session.run(job("late", 400, 0.1, 5.0))
+        assert refused.value.earliest is not None
+        later = refused.value.earliest - time.time()
+        assert 19 < later < 21
+        with pytest.raises(PromiseRefused):
+            session.run(job("late", 400, 0.1, later - 1))
+        again = session.run(job("later", 400, 0.1, later + 1))
+        assert "its end is promised" in session.explain(again).status
+        again.cancel()
+        assert kept.result(PATIENCE) is None
+        assert {one.job for one in session.jobs()} <= {"kept", "later"}
+
+
+def test_a_refusal_names_a_time_of_day(session: Any) -> None:
+    """Also of a command, and from a server; nothing was begun."""
+    before = len(session.jobs())
+    with pytest.raises(Exception, match="cannot be promised") as refused:
+        session.command(["true"], work=600.0, id="long", promise="5m")
+    times = re.findall(r"\d\d:\d\d:\d\d", str(refused.value))
+    assert len(times) == 2
+    assert all(datetime.strptime(one, "%H:%M:%S") for one in times)
+    assert len(session.jobs()) == before
+    accepted = session.command(["true"], work=0.5, id="short", promise="5m", pool="any")
+    assert accepted.result(PATIENCE)
+
+
+def test_the_log_repeats_the_answers(tmp_path: Any) -> None:
+    """Those of jobs that were promised their dates before they arrived."""
+    log = tmp_path / "log.jsonl"
+    with Session(1, "flex", log=log, keep=False) as session:
+        for number in range(3):
+            session.run(job(f"j{number}", 1, 0.05, 20.0 + number))
+    assert replay(log).is_identical
+    decisions = [d for turn in read_log(log).turns for d in turn.decisions]
+    assert sum(isinstance(d, AcceptPromise) for d in decisions) == 3
+    assert not any(isinstance(d, RefusePromise) for d in decisions)
+
+
+def test_other_schedulers_refuse() -> None:
+    """At once, with those that keep promises."""
+    with Session(1, "fifo") as session, pytest.raises(PromiseRefused, match="flex or fair"):
+        session.run(job("j", 1, 0.1, 9.0))
