@@ -95,9 +95,13 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
 
 @pytest.mark.parametrize(
     "plain",
-    [{}, {"noted": 1, "errors": [[1.0]], "shares": [{}]}, {"noted": 1, "errors": "x", "shares": 3},
-     {"noted": 1, "errors": [["nan"], [1.0]], "shares": [{}, {}]}],
-)  # fmt: skip
+    [
+        {},
+        {"noted": 1, "errors": [[1.0]], "shares": [{}]},
+        {"noted": 1, "errors": "x", "shares": 3},
+        {"noted": 1, "errors": [["nan"], [1.0]], "shares": [{}, {}]},
+    ],
+)
 def test_anything_else_is_refused(plain: dict[str, object]) -> None:
     """Anything else is refused."""
     with pytest.raises((KeyError, TypeError, ValueError)):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from slotwise.backends.simulated.backend import SimulatedBackend
+from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import Decision
 from slotwise.core.events import Event, JobArrived, SchedulerChanged
@@ -51,9 +53,10 @@ class Watched:
         """The present state."""
         return picture_of(self.state, self.scheduler, "response")
 
-    def run(self, jobs: Sequence[Job]) -> None:
+    def run(self, jobs: Sequence[Job], *, hide_work: bool = False) -> None:
         """Simulate all jobs."""
-        run(make_scheduler(self.scheduler), SimulatedBackend(CLUSTER, jobs), self.state, self)
+        backend = SimulatedBackend(CLUSTER, jobs, Simulation(hide_work=hide_work))
+        run(make_scheduler(self.scheduler), backend, self.state, self)
 
 
 def stream(count: int, seed: int = 1) -> list[Job]:
@@ -85,6 +88,38 @@ def test_ranges_hold_what_happens(scheduler: str) -> None:
     assert len(held) > 150
     assert 0.7 <= sum(held) / len(held) <= 0.9
     assert watched.first["j899"].past > 30
+
+
+def estimated(job: Job, way: str) -> Job:
+    """The same job with another estimate, or none."""
+    if way == "missing":
+        return replace(job, time_requested=None)
+    (phase,) = job.phases
+    work = phase.tasks.work
+    assert isinstance(work, float)
+    wrong = {
+        "inverted": 300.0 / work,
+        "constant": 1e-3,
+        "random": 0.1 * 3 ** (int(job.id[1:]) * 7 % 9),
+    }
+    return replace(job, time_requested=max(1e-3, wrong[way]))
+
+
+@pytest.mark.parametrize("way", ["missing", "inverted", "constant", "random"])
+def test_wrong_and_missing_estimates_widen_ranges(way: str) -> None:
+    """Ranges still hold what happens, and are wider than those from good estimates."""
+    jobs = stream(500)
+    found = {}
+    for name in ("good", way):
+        watched = Watched("flex", every=3)
+        given = jobs if name == "good" else [estimated(job, way) for job in jobs]
+        watched.run(given, hide_work=name == "missing")
+        first = {job: eta for job, eta in watched.first.items() if int(job[1:]) > 150}
+        held = [eta.end.low <= watched.ends[job] <= eta.end.high for job, eta in first.items()]
+        widths = sorted(eta.end.width for eta in first.values())
+        found[name] = sum(held) / len(held), widths[len(widths) // 2]
+    assert 0.68 <= found[way][0] <= 0.95
+    assert found[way][1] > 0.8 * found["good"][1]
 
 
 def test_a_job_that_has_begun_has_no_start() -> None:

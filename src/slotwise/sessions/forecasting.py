@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -44,6 +45,11 @@ class Loop(Protocol):
     state: State
     scheduler_name: str
     penalty: str
+
+    @property
+    def now(self) -> float:
+        """The present instant, on the clock of the state: that of the last turn is earlier."""
+        ...
 
     def ask(self, question: Callable[[], T]) -> T:
         """Call a function in the thread of the loop."""
@@ -135,7 +141,8 @@ class Forecasts:
             self._save()
 
     def _picture(self) -> Picture:
-        return picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+        found = picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+        return replace(found, now=max(found.now, self._loop.now))
 
     def _run(self) -> None:
         while self._wait():
