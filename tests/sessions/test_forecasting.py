@@ -10,7 +10,7 @@ import pytest
 from slotwise import Session
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
-from slotwise.forecast.picture import Change
+from slotwise.forecast.situation import Change
 from slotwise.sessions.forecasting import PROCESSOR_PART, SAVED_SECONDS, Forecasts
 from waiting import until
 

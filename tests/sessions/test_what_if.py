@@ -10,7 +10,7 @@ import pytest
 
 from fake_forecasts import FakeForecasts, fake_forecasts
 from slotwise import Calls, Host, InputError, Job, Phase, Pool, Session, Tasks
-from slotwise.forecast.picture import Change
+from slotwise.forecast.situation import Change
 from waiting import until
 
 LONG = Job("long", (Phase("p", Tasks(1, 900.0)),))

@@ -23,7 +23,7 @@ from slotwise.forecast.calibration import Calibration, Issued, class_of
 from slotwise.forecast.courses import Courses, simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
 from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Range, WhatIf
-from slotwise.forecast.picture import Picture, base_of, job_now
+from slotwise.forecast.situation import Situation, base_of, job_now
 
 COURSES = ((300, 50), (3_000, 30), (inf, 16))
 """How many courses are simulated, each up to a number of jobs."""
@@ -36,7 +36,7 @@ SLIGHT_SECONDS, SLIGHT_PART = 1.0, 0.01
 
 
 @dataclass(slots=True)
-class _Life:
+class _OpenForecast:
     """A job that is not over: what was forecast, and the times of its tasks so far."""
 
     job: Job
@@ -56,7 +56,7 @@ class Forecaster:
     def __init__(self, cluster: Any, confidence: float = CONFIDENCE) -> None:
         self._cluster, self.confidence = cluster, confidence
         self.past, self.arrivals = PastWork(), PastArrivals()
-        self._lives: dict[str, _Life] = {}
+        self._lives: dict[str, _OpenForecast] = {}
         self._forget_errors()
         self.scheduler = ""
         self._turns: deque[tuple[Any, ...]] = deque(maxlen=TURNS_MAX)
@@ -91,7 +91,7 @@ class Forecaster:
                         seconds = life.seconds.setdefault(event.phase.phase, [])
                         seconds.append(event.seconds)
                 elif isinstance(event, JobArrived):
-                    self._lives[event.job.id] = _Life(event.job)
+                    self._lives[event.job.id] = _OpenForecast(event.job)
                     self.arrivals.note(job_now(event.job, self._cluster))
                 elif isinstance(event, SchedulerChanged):
                     self._forget_errors()
@@ -135,24 +135,24 @@ class Forecaster:
 
     # Forecasts.
 
-    def forecast(self, picture: Picture) -> dict[str, Eta]:
-        """The forecast for each job of a picture, and note it for later corrections."""
+    def forecast(self, situation: Situation) -> dict[str, Eta]:
+        """The forecast for each job of a situation, and note it for later corrections."""
         self.learn()
-        if picture.scheduler != self.scheduler:
+        if situation.scheduler != self.scheduler:
             if self.scheduler:
                 self._forget_errors()
-            self.scheduler = picture.scheduler
-        courses = self.courses_of(picture)
-        return self._etas(picture, courses, notes=True)
+            self.scheduler = situation.scheduler
+        courses = self.courses_of(situation)
+        return self._etas(situation, courses, notes=True)
 
-    def _etas(self, picture: Picture, courses: Courses, notes: bool) -> dict[str, Eta]:
+    def _etas(self, situation: Situation, courses: Courses, notes: bool) -> dict[str, Eta]:
         """The corrected forecasts of simulated courses; `notes`: remember the first of each."""
-        waiting = sum(job.began == inf for job in picture.jobs)
+        waiting = sum(job.began == inf for job in situation.jobs)
         starts, ends = (
-            self._ranges(one, picture.now) for one in (courses.starts, courses.ends)
+            self._ranges(one, situation.now) for one in (courses.starts, courses.ends)
         )
         found = {}
-        for job, start, end in zip(picture.jobs, starts, ends, strict=True):
+        for job, start, end in zip(situation.jobs, starts, ends, strict=True):
             name = class_of(self._of_user[job.user], waiting)
             given_start, of_ends, least = None, self.ends_begun, 0.0
             if job.began == inf:
@@ -161,26 +161,26 @@ class Forecaster:
             given_end = of_ends.correct(end, name, least)
             life = self._lives.get(job.id) if notes else None
             if life is not None:
-                issued = Issued(name, picture.now, end, given_end)
+                issued = Issued(name, situation.now, end, given_end)
                 if given_start is None:
                     life.end_begun = life.end_begun or issued
                 elif life.start is None:
-                    life.start = Issued(name, picture.now, start, given_start)
+                    life.start = Issued(name, situation.now, start, given_start)
                     life.end = issued
             found[job.id] = Eta(
                 job=job.id,
-                start=None if given_start is None else given_start.moved(picture.now),
-                end=given_end.moved(picture.now),
-                at=picture.now,
+                start=None if given_start is None else given_start.moved(situation.now),
+                end=given_end.moved(situation.now),
+                at=situation.now,
                 confidence=self.confidence,
                 past=of_ends.noted,
             )
         return found
 
-    def courses_of(self, picture: Picture) -> Courses:
-        """Simulate a picture."""
-        count = next(count for jobs, count in COURSES if len(picture.jobs) <= jobs)
-        return simulated(picture, self.past, self.arrivals, self._draws[count])
+    def courses_of(self, situation: Situation) -> Courses:
+        """Simulate a situation."""
+        count = next(count for jobs, count in COURSES if len(situation.jobs) <= jobs)
+        return simulated(situation, self.past, self.arrivals, self._draws[count])
 
     def _ranges(self, values: Floats, now: float) -> list[Range]:
         """The raw range of each row, in seconds from now."""
@@ -190,12 +190,14 @@ class Forecaster:
         found = np.sort(values, axis=1)[:, places] - now
         return [Range(*map(float, row)) for row in found]
 
-    def what_if(self, picture: Picture, other: Picture) -> WhatIf:
-        """The course of a picture beside that of another one, by the same random numbers."""
+    def what_if(self, situation: Situation, other: Situation) -> WhatIf:
+        """The course of a situation beside that of another one, by the same random numbers."""
         self.learn()
-        before, after = self.courses_of(picture), self.courses_of(other)
-        etas = [self._etas(*pair, notes=False) for pair in ((picture, before), (other, after))]
-        rows = {job.id: k for k, job in enumerate(picture.jobs)}
+        before, after = self.courses_of(situation), self.courses_of(other)
+        etas = [
+            self._etas(*pair, notes=False) for pair in ((situation, before), (other, after))
+        ]
+        rows = {job.id: k for k, job in enumerate(situation.jobs)}
         changes = []
         for number, job in enumerate(other.jobs):
             row = rows.pop(job.id, None)
@@ -207,10 +209,10 @@ class Forecaster:
                 changes.append(Changed(job.id, was, now, late_before, late))
         changes.sort(key=lambda one: (one.before is not None, -_delay(one), one.job))
         measures = {
-            name: (measure(picture, before), measure(other, after))
+            name: (measure(situation, before), measure(other, after))
             for name, measure in MEASURES.items()
         }
-        return WhatIf(picture.now, tuple(changes), measures)
+        return WhatIf(situation.now, tuple(changes), measures)
 
     # What is kept across restarts.
 
@@ -252,19 +254,19 @@ def _differs(before: Eta, after: Eta) -> bool:
     return abs(new - old) > max(SLIGHT_SECONDS, SLIGHT_PART * (old - before.at))
 
 
-def _mean_response(picture: Picture, courses: Courses) -> float:
-    arrivals = np.array([job.arrival for job in picture.jobs])
+def _mean_response(situation: Situation, courses: Courses) -> float:
+    arrivals = np.array([job.arrival for job in situation.jobs])
     return float((courses.ends - arrivals[:, None]).mean()) if len(arrivals) else 0.0
 
 
-def _last_end(picture: Picture, courses: Courses) -> float:
-    return float(courses.ends.max(axis=0).mean() - picture.now) if picture.jobs else 0.0
+def _last_end(situation: Situation, courses: Courses) -> float:
+    return float(courses.ends.max(axis=0).mean() - situation.now) if situation.jobs else 0.0
 
 
-def _mean_late(picture: Picture, courses: Courses) -> float:
-    deadlines = np.array([job.deadline for job in picture.jobs])
+def _mean_late(situation: Situation, courses: Courses) -> float:
+    deadlines = np.array([job.deadline for job in situation.jobs])
     return (
-        float((courses.ends > deadlines[:, None]).sum(axis=0).mean()) if picture.jobs else 0.0
+        float((courses.ends > deadlines[:, None]).sum(axis=0).mean()) if situation.jobs else 0.0
     )
 
 

@@ -15,10 +15,9 @@ from typing import Protocol, TypeVar
 from slotwise.core.errors import InputError
 from slotwise.core.loop import Record
 from slotwise.core.state import State
-from slotwise.forecast.courses import prepare
 from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.forecast.forecaster import Forecaster
-from slotwise.forecast.picture import Change, Picture, changed, picture_of
+from slotwise.forecast.situation import Change, Situation, changed, situation_of
 from slotwise.policy.scheduler import SCHEDULERS
 
 T = TypeVar("T")
@@ -34,6 +33,9 @@ REST_SECONDS = 1.0
 
 WRITE_SECONDS = 60.0
 """Seconds between two writes of what was learned."""
+
+CLOSE_SECONDS = 1.0
+"""How long the end waits for the thread."""
 
 WAIT_SECONDS = 0.1
 """How long a question waits for the first forecast of a job, unless it says otherwise."""
@@ -120,13 +122,13 @@ class Forecasts:
             raise InputError(f"unknown scheduler {change.scheduler!r}; expected one of {names}")
         state = self._loop.state
 
-        def read() -> tuple[Picture, Picture]:
-            picture = self._picture()
-            return picture, changed(picture, change, state.cluster, state.pools)
+        def read() -> tuple[Situation, Situation]:
+            situation = self._situation()
+            return situation, changed(situation, change, state.cluster, state.pools)
 
-        pictures = self._loop.ask(read)
+        situations = self._loop.ask(read)
         with self._lock:
-            return self._forecaster.what_if(*pictures)
+            return self._forecaster.what_if(*situations)
 
     def close(self) -> None:
         """End the thread and keep what was learned. Idempotent."""
@@ -135,33 +137,33 @@ class Forecasts:
                 return
             self._is_closed = True
             self._changed.notify_all()
-        self._thread.join()
-        with self._lock:
-            self._forecaster.learn()
-            self._save()
+        self._thread.join(CLOSE_SECONDS)
+        if not self._thread.is_alive():  # Else it makes machine code, which cannot be ended.
+            with self._lock:
+                self._forecaster.learn()
+                self._save()
 
-    def _picture(self) -> Picture:
-        found = picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+    def _situation(self) -> Situation:
+        found = situation_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
         return replace(found, now=max(found.now, self._loop.now))
 
     def _run(self) -> None:
         while self._wait():
-            prepare()  # Not counted: it is done once, for the first job.
             began, used = time.perf_counter(), time.thread_time()
             taken = 0.0
 
-            def read() -> Picture:
+            def read() -> Situation:
                 nonlocal taken
                 start = time.perf_counter()
-                picture = self._picture()
+                situation = self._situation()
                 taken = time.perf_counter() - start
-                return picture
+                return situation
 
-            picture = self._loop.ask(read)
+            situation = self._loop.ask(read)
             with self._lock:
-                found = self._forecaster.forecast(picture)
+                found = self._forecaster.forecast(situation)
             with self._changed:
-                self._etas, self._at = found, picture.now
+                self._etas, self._at = found, situation.now
                 self._cost = time.thread_time() - used + taken
                 self._credit -= self._cost
                 self.processor_seconds += self._cost
