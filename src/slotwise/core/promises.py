@@ -235,16 +235,28 @@ def add_running(
     now: float,
     times: Sequence[float],
     lost: Collection[str] = (),
+    *,
+    are_alike: bool = False,
 ) -> None:
-    """Add the running tasks of a phase. Those on `lost` hosts hold no slots that are shared."""
-    lasting = Lasting.of(phase)
+    """Add the running tasks of a phase. Those on `lost` hosts hold no slots that are shared.
+
+    Until one is done, its tasks are late together: they have the error of their estimate in
+    common. Afterwards they are independent.
+    """
+    lasting, together = Lasting.of(phase), Held(len(times))
     for task, (launch, started, speed) in phase.launches.items():
         if launch.host not in lost:
             expected = phase.work.expected(task) / speed
             for number, at in enumerate(times):
                 if not (chance := lasting.chance(expected, started, now, at)):
                     break
-                held.add(number, phase.width, chance)
+                together.add(number, phase.width, chance)
+    for number, mean in enumerate(together.mean):
+        variance = together.variance[number]
+        if are_alike and not phase.done:
+            variance = max(variance, mean * (phase.running - mean))
+        held.mean[number] += mean
+        held.variance[number] += variance
 
 
 class Rooms:

@@ -315,7 +315,7 @@ class _Timeline:
         def held(phases: Iterable[PhaseState]) -> Floats:
             found = Held(len(times))
             for phase in phases:
-                add_running(found, phase, now, times.tolist(), snapshot.lost)
+                add_running(found, phase, now, times.tolist(), snapshot.lost, are_alike=True)
             return np.array([max(0.0, found.most(number)) for number in range(len(times))])
 
         claimed = [
