@@ -44,7 +44,7 @@ from slotwise.core.state import State
 from slotwise.forecast.calibration import FEW_JOBS, LONG_QUEUE, SHORT_QUEUE
 from slotwise.forecast.eta import Eta
 from slotwise.forecast.forecaster import Forecaster
-from slotwise.forecast.picture import picture_of
+from slotwise.forecast.situation import situation_of
 from slotwise.policy.scheduler import make_scheduler
 from slotwise.workload.swf import read_swf
 from slotwise.workload.swim import SwimRates, read_swim
@@ -116,7 +116,7 @@ class Watcher:
         wanted = [job for job in among if state.phases_of(job.id) and self._chosen()]
         if wanted and self._arrived > self._burn_in / 2:
             began = time.thread_time()
-            found = self.forecaster.forecast(picture_of(state, self._scheduler, "response"))
+            found = self.forecaster.forecast(situation_of(state, self._scheduler, "response"))
             self.cost += time.thread_time() - began
             self.jobs_forecast += len(found)
             for job in wanted:

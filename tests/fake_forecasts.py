@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slotwise.forecast.eta import Changed, Eta, Range, WhatIf
-from slotwise.forecast.picture import Change
+from slotwise.forecast.situation import Change
 from slotwise.sessions import intake
 
 

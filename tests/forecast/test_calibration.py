@@ -12,7 +12,9 @@ from slotwise.forecast.calibration import ENOUGH, Calibration, Issued
 from slotwise.forecast.eta import Range
 
 
-def coverage(calibration: Calibration, wrong_by: float, count: int, name: str = "many") -> float:
+def coverage(
+    calibration: Calibration, wrong_by: float, count: int, name: str = "many"
+) -> float:
     """Of truths that vary more than the simulations by this factor."""
     rng, held = random.Random(1), 0
     for _ in range(count):
@@ -27,12 +29,14 @@ def coverage(calibration: Calibration, wrong_by: float, count: int, name: str = 
 
 @pytest.mark.parametrize("wrong_by", [0.3, 1.0, 4.0])
 def test_ranges_hold_four_of_five(wrong_by: float) -> None:
+    """Ranges hold four of five."""
     calibration = Calibration()
     coverage(calibration, wrong_by, 500)
     assert coverage(calibration, wrong_by, 2000) == pytest.approx(0.8, abs=0.03)
 
 
 def test_they_adapt_to_what_changes() -> None:
+    """They adapt to what changes."""
     calibration = Calibration()
     coverage(calibration, 0.3, 2000)
     assert coverage(calibration, 4.0, 300) < 0.75
@@ -56,6 +60,7 @@ def test_a_class_with_larger_errors_gets_wider_ranges() -> None:
 
 
 def test_without_errors_ranges_are_wider_than_simulated() -> None:
+    """Without errors ranges are wider than simulated."""
     raw = Range(50.0, 100.0, 200.0)
     given = Calibration().correct(raw, "many")
     assert given.low < raw.low
@@ -63,11 +68,13 @@ def test_without_errors_ranges_are_wider_than_simulated() -> None:
 
 
 def test_nothing_ends_before_the_present() -> None:
+    """Nothing ends before the present."""
     given = Calibration().correct(Range(1.0, 2.0, 500.0), "many", least=3.0)
     assert (given.low, given.median) == (3.0, 3.0)
 
 
 def test_open_ranges_stay_open_and_teach_nothing() -> None:
+    """Open ranges stay open and teach nothing."""
     calibration = Calibration()
     raw = Range(inf, inf, inf)
     assert calibration.correct(raw, "many") == raw
@@ -76,6 +83,7 @@ def test_open_ranges_stay_open_and_teach_nothing() -> None:
 
 
 def test_what_was_kept_gives_the_same_ranges() -> None:
+    """What was kept gives the same ranges."""
     calibration = Calibration()
     coverage(calibration, 2.0, ENOUGH + 100)
     again = Calibration.of(json.loads(json.dumps(calibration.plain())))
@@ -87,9 +95,14 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
 
 @pytest.mark.parametrize(
     "plain",
-    [{}, {"noted": 1, "errors": [[1.0]], "shares": [{}]}, {"noted": 1, "errors": "x", "shares": 3},
-     {"noted": 1, "errors": [["nan"], [1.0]], "shares": [{}, {}]}],
-)  # fmt: skip
+    [
+        {},
+        {"noted": 1, "errors": [[1.0]], "shares": [{}]},
+        {"noted": 1, "errors": "x", "shares": 3},
+        {"noted": 1, "errors": [["nan"], [1.0]], "shares": [{}, {}]},
+    ],
+)
 def test_anything_else_is_refused(plain: dict[str, object]) -> None:
+    """Anything else is refused."""
     with pytest.raises((KeyError, TypeError, ValueError)):
         Calibration.of(plain)

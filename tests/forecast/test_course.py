@@ -18,7 +18,7 @@ from slotwise.core.state import State
 from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.courses import simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.picture import Picture, picture_of
+from slotwise.forecast.situation import Situation, situation_of
 from slotwise.policy.scheduler import make_scheduler
 
 SLOTS = 6
@@ -32,13 +32,13 @@ class TrueWork(PastWork):
         return np.full(len(given[4]), given[2])
 
 
-def picture_at_start(
+def situation_at_start(
     jobs: Sequence[Job], cluster: Cluster, scheduler: str, pools: Sequence[Pool] = ()
-) -> Picture:
+) -> Situation:
     """The state after the first turn, at which these jobs arrive."""
     state, backend = State(cluster, pools), SimulatedBackend(cluster, jobs)
     turn(make_scheduler(scheduler), backend, state, lambda *_: None, backend.wait(0.0))
-    return picture_of(state, scheduler, "response")
+    return situation_of(state, scheduler, "response")
 
 
 def ends_of_run(
@@ -48,16 +48,17 @@ def ends_of_run(
     state, ends = State(cluster, pools), dict[str, float]()
 
     def note(*_: object) -> None:
+        """Note."""
         ends.update(state.completed)
 
     run(make_scheduler(scheduler), SimulatedBackend(cluster, jobs), state, note)
     return ends
 
 
-def ends_of_course(picture: Picture) -> dict[str, float]:
+def ends_of_course(situation: Situation) -> dict[str, float]:
     """When the jobs end in a course in which all estimates are true."""
-    found = simulated(picture, TrueWork(), PastArrivals(), Draws(1))
-    return {job.id: float(found.ends[k, 0]) for k, job in enumerate(picture.jobs)}
+    found = simulated(situation, TrueWork(), PastArrivals(), Draws(1))
+    return {job.id: float(found.ends[k, 0]) for k, job in enumerate(situation.jobs)}
 
 
 def drawn_jobs(seed: int, widest: int = 1, tasks: int = 1, pools: int = 1) -> list[Job]:
@@ -75,15 +76,17 @@ def drawn_jobs(seed: int, widest: int = 1, tasks: int = 1, pools: int = 1) -> li
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("scheduler", ["easy", "easy-sjbf"])
 def test_backfilling_is_that_of_the_scheduler(scheduler: str, seed: int) -> None:
+    """Backfilling is that of the scheduler."""
     cluster, jobs = Cluster.of_slots(SLOTS), drawn_jobs(seed, widest=SLOTS)
-    found = ends_of_course(picture_at_start(jobs, cluster, scheduler))
+    found = ends_of_course(situation_at_start(jobs, cluster, scheduler))
     assert found == pytest.approx(ends_of_run(jobs, cluster, scheduler))
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_order_of_fifo_is_that_of_the_scheduler(seed: int) -> None:
+    """The order of fifo is that of the scheduler."""
     cluster, jobs = Cluster.of_slots(SLOTS), drawn_jobs(seed)
-    found = ends_of_course(picture_at_start(jobs, cluster, "fifo"))
+    found = ends_of_course(situation_at_start(jobs, cluster, "fifo"))
     assert found == pytest.approx(ends_of_run(jobs, cluster, "fifo"))
 
 
@@ -98,7 +101,7 @@ def test_courses_are_close_to_runs(scheduler: str, seed: int) -> None:
         Pool("p2", 1.0, slots_max={"task": 2}),
     ]
     jobs = drawn_jobs(seed, tasks=8, pools=3)
-    found = ends_of_course(picture_at_start(jobs, cluster, scheduler, pools))
+    found = ends_of_course(situation_at_start(jobs, cluster, scheduler, pools))
     truth = ends_of_run(jobs, cluster, scheduler, pools)
     errors = [abs(found[job] - truth[job]) for job in truth]
     assert sum(errors) / len(errors) < 0.3 * sum(truth.values()) / len(truth)
@@ -106,35 +109,39 @@ def test_courses_are_close_to_runs(scheduler: str, seed: int) -> None:
 
 
 def test_phases_wait_for_each_other_and_jobs_too() -> None:
+    """Phases wait for each other and jobs too."""
     first = Phase("a", Tasks(4, 2.0))
     second = Phase("b", Tasks(2, 3.0), after=frozenset({"a"}))
     jobs = [
         Job("x", (first, second)),
         Job("y", (Phase("run", Tasks(1, 1.0)),), after=frozenset({"x"})),
     ]
-    picture = picture_at_start(jobs, Cluster.of_slots(2), "fair")
-    assert ends_of_course(picture) == {"x": 7.0, "y": 8.0}
+    situation = situation_at_start(jobs, Cluster.of_slots(2), "fair")
+    assert ends_of_course(situation) == {"x": 7.0, "y": 8.0}
 
 
 def test_resources_and_kinds_limit_courses() -> None:
+    """Resources and kinds limit courses."""
     hosts = (Host("h", {"map": 4, "reduce": 1}, resources={"memory": 4 << 30}),)
     needs = {"memory": 3 << 30}
     jobs = [
         Job("a", (Phase("m", Tasks(2, 1.0), "map", resources=needs),)),
         Job("b", (Phase("r", Tasks(2, 1.0), "reduce"),)),
     ]
-    picture = picture_at_start(jobs, Cluster(hosts), "fair")
-    assert ends_of_course(picture) == {"a": 2.0, "b": 2.0}
+    situation = situation_at_start(jobs, Cluster(hosts), "fair")
+    assert ends_of_course(situation) == {"a": 2.0, "b": 2.0}
 
 
 def test_a_job_that_cannot_run_has_an_open_end() -> None:
+    """A job that cannot run has an open end."""
     closed = Pool("closed", weight=0.0)
     jobs = [Job("a", (Phase("run", Tasks(1, 1.0)),), pool="closed")]
-    picture = picture_at_start(jobs, Cluster.of_slots(1), "fair", [closed])
-    assert ends_of_course(picture) == {"a": float("inf")}
+    situation = situation_at_start(jobs, Cluster.of_slots(1), "fair", [closed])
+    assert ends_of_course(situation) == {"a": float("inf")}
 
 
 def test_many_tasks_are_simulated_in_batches() -> None:
+    """Many tasks are simulated in batches."""
     jobs = [Job("a", (Phase("run", Tasks(100_000, 1.0)),))]
-    picture = picture_at_start(jobs, Cluster.of_slots(100), "fair")
-    assert ends_of_course(picture)["a"] == pytest.approx(1000.0, rel=0.05)
+    situation = situation_at_start(jobs, Cluster.of_slots(100), "fair")
+    assert ends_of_course(situation)["a"] == pytest.approx(1000.0, rel=0.05)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slotwise.insight.explanation import Explanation, Holding, PhaseExplained
+from slotwise.insight.explanation import Explanation, Holding, PhaseExplained, summary_of
 
 RUNNING = PhaseExplained(
     phase="call",
@@ -48,6 +48,12 @@ def test_an_explanation_prints_as_sentences() -> None:
         "    because it is allocated no slots",
         "    these slots are held: 2 by one (pool default)",
     ]
+
+
+def test_a_promise_hides_no_reason_in_lists() -> None:
+    """It stands beside the state of the job."""
+    job = explained("two", WAITING, status="under way; its end is promised for 9 s")
+    assert summary_of(job).reason == WAITING.why
 
 
 def test_a_job_that_is_over_or_has_no_name_yet_has_no_pool_in_its_sentence() -> None:

@@ -74,7 +74,7 @@ class Live:
         return why_waiting(self.state, job, self.name, self.objective)
 
 
-OF_JOB = ("after", "after_each", "retry_delay", "time_requested")
+OF_JOB = ("after", "after_each", "promise", "retry_delay", "time_requested")
 """The keys of a job; others are those of its phase."""
 
 
@@ -171,6 +171,9 @@ STATES: dict[str, Callable[[], Live]] = {
         job("a", 1, "x", 1.0), job("it", 1, "y"), pools=[X, Y], by="flex"
     ),
     "backfilling": lambda: Live(SHORT, NEXT, TOO_LONG, on=2, by="easy"),
+    "promised": lambda: Live(
+        job("a"), job("b", work=5.0, slots=2, promise=60.0), on=2, by="flex"
+    ).turn(arrives(job("it", work=900.0))),
     "slots_held": lambda: Live(job("a", 2), on=2).turn(arrives(job("it"))),
     "slots_reserved": lambda: (
         Live(job("it", 2, "y"), on=2, pools=[X, Y])
@@ -216,6 +219,7 @@ REMEDIES = {
     "next_allocation": "the next allocation",
     "served_later": "slots_min 1 of pool 'y'",
     "backfilling": "a shorter time_requested",
+    "promised": "the end of job b",
     "slots_held": "a free slot",
     "slots_reserved": "a free slot beside them",
     "part_of_a_slot": "its turn, or a larger weight",

@@ -10,12 +10,15 @@ import pytest
 from slotwise import Session
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
-from slotwise.forecast.picture import Change
+from slotwise.forecast.situation import Change
 from slotwise.sessions.forecasting import PROCESSOR_PART, SAVED_SECONDS, Forecasts
 from waiting import until
 
+pytestmark = pytest.mark.session_only("a server has the forecasts of its session")
+
 
 def test_waiting_and_running_jobs_have_forecasts(session: Session) -> None:
+    """Waiting and running jobs have forecasts."""
     forecasts = session.forecasts
     futures = [session.submit(time.sleep, 0.4) for _ in range(6)]
     found = forecasts.eta(futures[-1].job, timeout=60)
@@ -27,6 +30,7 @@ def test_waiting_and_running_jobs_have_forecasts(session: Session) -> None:
 
 
 def test_what_it_takes_is_limited(session: Session) -> None:
+    """What it takes is limited."""
     forecasts = session.forecasts
     futures = [session.submit(time.sleep, 0.05) for _ in range(60)]
     began = time.monotonic()
@@ -39,6 +43,7 @@ def test_what_it_takes_is_limited(session: Session) -> None:
 def test_what_is_kept_is_read_again_and_damage_is_no_error(
     session: Session, tmp_path: Path
 ) -> None:
+    """What is kept is read again and damage is no error."""
     kept = tmp_path / "forecasts.json"
     for damage in ("", "{", "[]", '{"scheduler": 3}', "\x00"):
         kept.write_text(damage)
@@ -50,6 +55,7 @@ def test_what_is_kept_is_read_again_and_damage_is_no_error(
 
 
 def test_wrong_changes_are_refused(session: Session) -> None:
+    """Wrong changes are refused."""
     forecasts = session.forecasts
     for change, message in (
         (Change(scheduler="nice"), "unknown scheduler"),
@@ -62,6 +68,7 @@ def test_wrong_changes_are_refused(session: Session) -> None:
 
 
 def test_close_ends_it(session: Session) -> None:
+    """Close ends it."""
     forecasts = session.forecasts
     forecasts.close()
     forecasts.close()

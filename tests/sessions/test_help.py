@@ -10,8 +10,8 @@ from slotwise.running import Options
 from slotwise.sessions.methods import SessionMethods
 
 METHODS = """
-    add_host change close command executor explain folder hosts jobs map now page remove_host
-    run set_objective set_pools set_scheduler slots submit
+    add_host change close command eta etas executor explain folder forecasts hosts jobs map now
+    page remove_host run set_objective set_pools set_scheduler slots submit what_if
 """
 
 

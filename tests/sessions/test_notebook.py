@@ -248,4 +248,4 @@ def test_a_real_ipython_interrupts_a_cell(tmp_path: Path) -> None:
 def test_completion_shows_only_what_is_for_users() -> None:
     """The methods that a session needs have names that completion leaves out."""
     own = {name for name in vars(Future) if not name.startswith("_")}
-    assert own == {"cancel", "exception", "explain", "progress", "result"}
+    assert own == {"cancel", "eta", "exception", "explain", "progress", "result"}

@@ -10,6 +10,7 @@ import pytest
 
 from fake_forecasts import FakeForecasts, fake_forecasts
 from slotwise import Calls, Host, InputError, Job, Phase, Pool, Session, Tasks
+from slotwise.forecast.situation import Change
 from waiting import until
 
 LONG = Job("long", (Phase("p", Tasks(1, 900.0)),))
@@ -100,3 +101,13 @@ def test_explain_has_the_forecast_of_the_start(asked: Any) -> None:
     until(lambda: session.explain("wide").phases)
     found = session.explain("wide")
     assert found.waiting.start[1] == pytest.approx(found.at + 20, abs=10)
+
+
+def test_a_course_begins_now_although_nothing_has_happened_for_a_while() -> None:
+    """The state is that of the last turn of the loop, some time ago."""
+    with Session(1) as session:
+        until(session.run(LONG).running)
+        begun = session.now
+        until(lambda: session.now > begun + 0.3)
+        assert session.forecasts.what_if(Change(scheduler="fair")).at >= begun + 0.3
+        session.close(cancels=True)

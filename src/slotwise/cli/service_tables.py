@@ -21,8 +21,8 @@ from slotwise.insight.report.text import MISSING, counted, in_short, number, pri
 PIPE_WIDTH = 200
 """The width of tables outside a terminal."""
 
-WIDE = 110
-"""The width of a table from which it shows when jobs were submitted beside when they end."""
+COMMAND_LEAST = 16
+"""The characters of a command for which other columns are left out if jobs have forecasts."""
 
 COMMAND_WIDTH = 60
 """The maximum number of characters of a command in a table outside a terminal."""
@@ -121,8 +121,10 @@ def jobs_table(jobs: Sequence[Plain], now: float) -> Table:
     for name in ("starts", "ends"):
         if all(cell == MISSING for cell in columns[name]):
             del columns[name]
-    if "ends" in columns and console().width < WIDE:
-        del columns["submitted"]
+    for name in ("submitted", "took", "user") if "ends" in columns else ():
+        widths = [max(map(len, map(str, (key, *columns[key])))) for key in columns][:-1]
+        if sum(widths) + 2 * len(widths) + COMMAND_LEAST > console().width:
+            del columns[name]
     numbers = [n for n, name in enumerate(columns) if name in ("tasks", "submitted", "took")]
     return table_of(tuple(columns), zip(*columns.values(), strict=True), numbers)
 

@@ -407,7 +407,7 @@ class OpenPromises:
     ) -> None:
         """Find the latest starts, and the room beside all promises, unless nothing changed.
 
-        O(running tasks + promises), for the kinds of slots with promises.
+        O(running tasks * promises), for the kinds of slots with promises.
         """
         for job in [job for job in (*self.asked, *self.open) if not self._phases_of(job)]:
             self.end(job)

@@ -30,10 +30,17 @@ class GateLoop:
         options: GateOptions,
         records: list[Record],
         is_open: Callable[[], bool],
+        clock: Callable[[], float],
     ) -> None:
         self.state, self.scheduler_name = state, options.scheduler
         self.penalty = options.objective.penalty
         self._events, self._records, self._is_open = events, records, is_open
+        self._clock = clock
+
+    @property
+    def now(self) -> float:
+        """Seconds since the gate began."""
+        return self._clock()
 
     def ask(self, question: Callable[[], T]) -> T:
         """Call a function in the thread of the event loop; an open gate changes no state."""

@@ -435,7 +435,8 @@ class Gate(SchedulerPlugin):
 
             loop = self._scheduler.loop.asyncio_loop
             about = self._state, self.options, self._records
-            self._forecasts = Forecasts(GateLoop(loop, *about, lambda: self.is_open))
+            asked = GateLoop(loop, *about, lambda: self.is_open, lambda: self.now)
+            self._forecasts = Forecasts(asked)
         return self._forecasts
 
     def status(self, *, forecasts: bool = False) -> GateStatus:

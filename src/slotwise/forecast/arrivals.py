@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.core.resources import Resources
-from slotwise.forecast.picture import JobNow
+from slotwise.forecast.situation import JobNow
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -50,7 +50,7 @@ def _part(course: int) -> float:
     return float(np.random.default_rng([course, 2]).random())
 
 
-class Replay(NamedTuple):
+class ReplayedRows(NamedTuple):
     """Rows of past arrivals that follow each other, and by how much later they come again."""
 
     first: int
@@ -114,7 +114,7 @@ class PastArrivals:
             if row >= 0 and name in seconds:
                 self.floats["seconds"][row] = seconds[name]
 
-    def replay(self, now: float, course: int, most: int) -> Iterator[Replay]:
+    def replay(self, now: float, course: int, most: int) -> Iterator[ReplayedRows]:
         """The arrivals of one course in order, at most `most` rows."""
         at = self.floats["at"][: self._count]
         if self._count < HISTORY_MIN or now <= at[0]:
@@ -126,7 +126,7 @@ class PastArrivals:
             last = min(first + most, self._count)
             while last < self._count and self.ints["job"][last] == self.ints["job"][last - 1]:
                 last += 1  # Jobs are whole.
-            yield Replay(first, last, lap * shift)
+            yield ReplayedRows(first, last, lap * shift)
             most -= last - first
 
     def _shift(self, known: float, course: int) -> float:

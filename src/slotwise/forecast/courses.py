@@ -1,4 +1,4 @@
-"""Many simulated futures of one picture: what each job and phase takes in each of them."""
+"""Many simulated futures of one situation: what each job and phase takes in each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slotwise.core.resources import Resources
 from slotwise.forecast.arrivals import Ints, PastArrivals
 from slotwise.forecast.course import EASY, EASY_SHORTEST, ORDER, SERVED, SHARES, simulate
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.picture import JobNow, Picture
+from slotwise.forecast.situation import JobNow, Situation
 from slotwise.policy.compiled import FLOATS, INTS, compiled, has_numba
 
 TASKS_MAX, BATCHES_MIN = 6_000, 2
@@ -24,7 +24,7 @@ TASKS_MAX, BATCHES_MIN = 6_000, 2
 which each has at least `BATCHES_MIN`."""
 
 ARRIVALS_MIN, ARRIVALS_EACH, ARRIVALS_MAX = 40, 3, 400
-"""How many phases of later arrivals a course has: for each phase of the picture, and limits."""
+"""How many phases of later arrivals a course has: for each phase of the present, and limits."""
 
 MODES = {
     "fair": SHARES,
@@ -43,21 +43,21 @@ BY_SIZE = frozenset({"response", "stretch", "slowdown", "lateness"})
 
 @dataclass(frozen=True, slots=True)
 class Courses:
-    """When jobs start and end: a row for each job of the picture, a column for each course."""
+    """When jobs start and end: a row for each present job, a column for each course."""
 
     starts: Floats
     ends: Floats
 
 
 def simulated(
-    picture: Picture, past: PastWork, arrivals: PastArrivals, draws: Draws
+    situation: Situation, past: PastWork, arrivals: PastArrivals, draws: Draws
 ) -> Courses:
-    """Simulate the picture once for each of the draws.
+    """Simulate the situation once for each of the draws.
 
     Without numba (extra `fast`) a course takes a hundred times as long.
     """
-    table = _Table(picture, past, arrivals, draws)
-    jobs, courses = len(picture.jobs), draws.courses
+    table = _Table(situation, past, arrivals, draws)
+    jobs, courses = len(situation.jobs), draws.courses
     starts, ends = np.full((jobs, courses), inf), np.full((jobs, courses), inf)
     for course in range(courses):
         starts[:, course], ends[:, course] = table.run(course)
@@ -84,16 +84,16 @@ def prepare() -> None:
 
 
 class _Table:
-    """The arrays of a picture; later arrivals are appended to them for each course."""
+    """The arrays of a situation; later arrivals are appended to them for each course."""
 
     def __init__(
-        self, picture: Picture, past: PastWork, arrivals: PastArrivals, draws: Draws
+        self, situation: Situation, past: PastWork, arrivals: PastArrivals, draws: Draws
     ) -> None:
-        self._picture, self._past, self._draws = picture, past, draws
+        self._situation, self._past, self._draws = situation, past, draws
         self._arrivals = arrivals
-        self._mode = MODES.get(picture.scheduler, ORDER)
-        self._totals = picture.totals
-        self._rows = [(k, p) for k, job in enumerate(picture.jobs) for p in job.phases]
+        self._mode = MODES.get(situation.scheduler, ORDER)
+        self._totals = situation.totals
+        self._rows = [(k, p) for k, job in enumerate(situation.jobs) for p in job.phases]
         count = ARRIVALS_MIN + ARRIVALS_EACH * len(self._rows)
         self._most = min(ARRIVALS_MAX, count)
         self._fill()
@@ -102,10 +102,10 @@ class _Table:
         self._draw()
 
     def _fill(self) -> None:
-        """What is the same in all courses, of the phases of the picture."""
-        picture, rows, count = self._picture, self._rows, len(self._rows)
+        """What is the same in all courses, of the phases of the situation."""
+        situation, rows, count = self._situation, self._rows, len(self._rows)
         phases = [phase for _, phase in rows]
-        jobs = [picture.jobs[number] for number, _ in rows]
+        jobs = [situation.jobs[number] for number, _ in rows]
         names = list(self._totals)
         batches = max(BATCHES_MIN, TASKS_MAX // max(1, count))
         rows_of = {p.takes: _needed(p.takes, names) for p in phases}
@@ -117,7 +117,7 @@ class _Table:
         pending = np.array([p.pending for p in phases], np.int64)
         batch = [ceil(p.pending / batches) for p in phases]
         room = np.array([p.room for p in phases], np.int64)
-        pools = {name: place for place, name in enumerate(picture.pools)}
+        pools = {name: place for place, name in enumerate(situation.pools)}
         self._ints = {
             "job": np.array([number for number, _ in rows], np.int64),
             "pending": np.where(fits, pending, pending + 1),
@@ -125,9 +125,9 @@ class _Table:
             "room": np.where(fits, room, 0),
             "pool": np.array([pools[job.pool] for job in jobs], np.int64),
         }
-        key = np.array(_keys(picture, picture.jobs), float)
+        key = np.array(_keys(situation, situation.jobs), float)
         self._floats = {
-            "at": np.full(count, picture.now),
+            "at": np.full(count, situation.now),
             "width": np.array([p.width for p in phases], float),
             "weight": np.array([self._weight(job.pool, job.weight) for job in jobs], float),
             "expected": np.array([p.expected for p in phases], float),
@@ -136,10 +136,10 @@ class _Table:
 
     def _weight(self, pool: str, weight: float) -> float:
         """The weight of a job in its pool; where jobs run in turn, each counts as idle."""
-        return inf if self._picture.pools[pool].in_turn else weight
+        return inf if self._situation.pools[pool].in_turn else weight
 
     def _fill_pools(self) -> None:
-        of_pools = list(self._picture.pools.values())
+        of_pools = list(self._situation.pools.values())
         self._pools = tuple(
             np.array(values, float)
             for values in (
@@ -149,11 +149,11 @@ class _Table:
             )
         )
         # Of past arrivals: the pools and the requests by their places there.
-        arrivals, names = self._arrivals, list(self._picture.pools)
+        arrivals, names = self._arrivals, list(self._situation.pools)
         places = {name: place for place, name in enumerate(names)}
         self._pool_of = np.array([places.get(name, -1) for name in arrivals.pools], np.int64)
         in_turn = [
-            name in places and self._picture.pools[name].in_turn for name in arrivals.pools
+            name in places and self._situation.pools[name].in_turn for name in arrivals.pools
         ]
         self._in_turn = np.array(in_turn, bool)
         needs = [_needed(takes, list(self._totals)) for takes in arrivals.requests]
@@ -162,8 +162,8 @@ class _Table:
         self._takes_fit: NDArray[np.bool_] = np.all(self._takes <= totals, axis=1)
 
     def _link(self) -> None:
-        """Which phases of the picture wait for which."""
-        jobs = self._picture.jobs
+        """Which phases of the situation wait for which."""
+        jobs = self._situation.jobs
         first_of = np.cumsum([0, *(len(job.phases) for job in jobs)]).tolist()
         number_of = {job.id: k for k, job in enumerate(jobs)}
         successors: list[list[int]] = [[] for _ in self._rows]
@@ -182,13 +182,13 @@ class _Table:
 
     def _draw(self) -> None:
         """What a task of each phase takes in each course, and when the running ones end."""
-        picture, now, draws = self._picture, self._picture.now, self._draws
+        situation, now, draws = self._situation, self._situation.now, self._draws
         self._work = np.empty((len(self._rows), draws.courses))
         running: list[int] = []
         ends: list[Floats] = []
         expected: list[float] = []
         for row, (number, phase) in enumerate(self._rows):
-            job = picture.jobs[number]
+            job = situation.jobs[number]
             if phase.done:
                 spread = sqrt(WITHIN * (1 + 1 / phase.done))
                 drawn = phase.measured * np.exp(spread * draws.of("job", job.id))
@@ -214,21 +214,21 @@ class _Table:
         self._running_expected = np.array(expected, float)
 
     def run(self, course: int) -> tuple[Floats, Floats]:
-        """One course: when the jobs of the picture start and end."""
-        picture, jobs = self._picture, len(self._picture.jobs)
+        """One course: when the jobs of the situation start and end."""
+        situation, jobs = self._situation, len(self._situation.jobs)
         ints, floats, need, waits, links = self._with_arrivals(course)
         at, present = floats["at"], len(self._rows)
         later = present + np.argsort(at[present:], kind="stable")
         left = np.zeros(int(ints["job"].max(initial=-1)) + 1, np.int64)
         left[:jobs] = np.bincount(self._ints["job"], minlength=jobs)
         start, end = np.full(max(len(left), jobs), inf), np.full(max(len(left), jobs), inf)
-        start[:jobs] = [job.began for job in picture.jobs]
+        start[:jobs] = [job.began for job in situation.jobs]
         _simulate()(
             self._mode,
-            picture.now,
+            situation.now,
             inf,
             self._free.copy(),
-            len(picture.kinds),
+            len(situation.kinds),
             ints["job"],
             at,
             later,
@@ -253,20 +253,20 @@ class _Table:
             start,
             end,
         )
-        end[:jobs][[not job.phases for job in picture.jobs]] = picture.now
+        end[:jobs][[not job.phases for job in situation.jobs]] = situation.now
         return start[:jobs], end[:jobs]
 
     def _with_arrivals(
         self, course: int
     ) -> tuple[dict[str, Ints], dict[str, Floats], Floats, Ints, list[Sequence[int]]]:
-        """The arrays of the picture and of the later arrivals of a course."""
-        arrivals, picture = self._arrivals, self._picture
+        """The arrays of the situation and of the later arrivals of a course."""
+        arrivals, situation = self._arrivals, self._situation
         ints = {name: [column] for name, column in self._ints.items()}
         floats = {name: [column] for name, column in self._floats.items()}
         floats["work"] = [self._work[:, course]]
         need, waits, links = [self._need], [self._waits], list[Sequence[int]](self._successors)
-        rows, jobs = len(self._rows), len(picture.jobs)
-        for first, last, shift in arrivals.replay(picture.now, course, self._most):
+        rows, jobs = len(self._rows), len(situation.jobs)
+        for first, last, shift in arrivals.replay(situation.now, course, self._most):
             part = slice(first, last)
             old_ints = {name: column[part] for name, column in arrivals.ints.items()}
             old = {name: column[part] for name, column in arrivals.floats.items()}
@@ -284,7 +284,7 @@ class _Table:
             floats["weight"].append(np.where(turns, inf, old["weight"]))
             floats["expected"].append(old["seconds"])
             floats["work"].append(old["seconds"])
-            floats["key"].append(_later_keys(picture, old, at, jobs))
+            floats["key"].append(_later_keys(situation, old, at, jobs))
             need.append(self._takes[takes])
             waits.append(old_ints["waits"])
             if arrivals.has_links:
@@ -316,13 +316,13 @@ FIRST = -1e15
 """Added to the key of jobs that have been allocated slots, where the order is fixed."""
 
 
-def _keys(picture: Picture, jobs: Sequence[JobNow]) -> Sequence[float]:
+def _keys(situation: Situation, jobs: Sequence[JobNow]) -> Sequence[float]:
     """The order in which jobs are served where it is fixed, and among equals elsewhere."""
-    if picture.scheduler in MODES:
+    if situation.scheduler in MODES:
         return range(len(jobs))
-    if picture.scheduler == "fifo":
+    if situation.scheduler == "fifo":
         return [number - job.priority * BEFORE for number, job in enumerate(jobs)]
-    by_size = picture.penalty in BY_SIZE
+    by_size = situation.penalty in BY_SIZE
     return [
         (_work_left(job) / job.weight if by_size else job.deadline) + FIRST * job.first
         for job in jobs
@@ -333,14 +333,16 @@ BEFORE = 1e9
 """More than the number of jobs: what a priority counts."""
 
 
-def _later_keys(picture: Picture, old: Mapping[str, Floats], at: Floats, number: int) -> Floats:
+def _later_keys(
+    situation: Situation, old: Mapping[str, Floats], at: Floats, number: int
+) -> Floats:
     """The same for later arrivals, of which the first has this number."""
     numbers = number + np.arange(len(at), dtype=float)
-    if picture.scheduler in MODES:
+    if situation.scheduler in MODES:
         return numbers
-    if picture.scheduler == "fifo":
+    if situation.scheduler == "fifo":
         return np.asarray(numbers - old["priority"] * BEFORE)
-    if picture.penalty in BY_SIZE:
+    if situation.penalty in BY_SIZE:
         return np.asarray(old["size"] / old["weight"])
     return np.asarray(at + old["patience"])
 

@@ -211,9 +211,9 @@ PRIOR = np.array([NORMAL.inv_cdf((k + 0.5) / 15) for k in range(15)])
 
 
 class Draws:
-    """Random numbers of jobs: the same for the same job in every course and every picture.
+    """Random numbers of jobs: the same for the same job in every course and every situation.
 
-    So two pictures are compared by common random numbers, and a forecast does not jitter.
+    So two situations are compared by common random numbers, and a forecast does not jitter.
     """
 
     def __init__(self, courses: int) -> None:

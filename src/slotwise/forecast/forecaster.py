@@ -23,7 +23,7 @@ from slotwise.forecast.calibration import Calibration, Issued, class_of
 from slotwise.forecast.courses import Courses, simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
 from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Range, WhatIf
-from slotwise.forecast.picture import Picture, base_of, job_now
+from slotwise.forecast.situation import Situation, base_of, job_now
 
 COURSES = ((300, 50), (3_000, 30), (inf, 16))
 """How many courses are simulated, each up to a number of jobs."""
@@ -31,15 +31,12 @@ COURSES = ((300, 50), (3_000, 30), (inf, 16))
 TURNS_MAX = 100_000
 """The turns of the loop that are kept until the next forecast; older ones teach nothing."""
 
-BEGUN = "begun"
-"""The class of jobs that have begun."""
-
 SLIGHT_SECONDS, SLIGHT_PART = 1.0, 0.01
 """A change of a median end by less than both does not count."""
 
 
 @dataclass(slots=True)
-class _Life:
+class _OpenForecast:
     """A job that is not over: what was forecast, and the times of its tasks so far."""
 
     job: Job
@@ -59,10 +56,10 @@ class Forecaster:
     def __init__(self, cluster: Any, confidence: float = CONFIDENCE) -> None:
         self._cluster, self.confidence = cluster, confidence
         self.past, self.arrivals = PastWork(), PastArrivals()
-        self.starts, self.ends = Calibration(confidence), Calibration(confidence)
+        self._lives: dict[str, _OpenForecast] = {}
+        self._forget_errors()
         self.scheduler = ""
         self._turns: deque[tuple[Any, ...]] = deque(maxlen=TURNS_MAX)
-        self._lives: dict[str, _Life] = {}
         self._of_user: Counter[str] = Counter()
         self._draws = {count: Draws(count) for _, count in COURSES}
 
@@ -94,7 +91,7 @@ class Forecaster:
                         seconds = life.seconds.setdefault(event.phase.phase, [])
                         seconds.append(event.seconds)
                 elif isinstance(event, JobArrived):
-                    self._lives[event.job.id] = _Life(event.job)
+                    self._lives[event.job.id] = _OpenForecast(event.job)
                     self.arrivals.note(job_now(event.job, self._cluster))
                 elif isinstance(event, SchedulerChanged):
                     self._forget_errors()
@@ -123,74 +120,67 @@ class Forecaster:
         self._of_user[user] += 1
         self.arrivals.note_end(job, means)
         if at is not None:
-            for issued in (life.end, life.end_begun):
-                if issued:
-                    self.ends.note(issued, at)
+            if life.end:
+                self.ends.note(life.end, at)
+            if life.end_begun:
+                self.ends_begun.note(life.end_begun, at)
 
     def _forget_errors(self) -> None:
         """Errors of another scheduler say nothing."""
-        self.starts, self.ends = Calibration(self.confidence), Calibration(self.confidence)
+        self.starts = Calibration(self.confidence)
+        self.ends = Calibration(self.confidence)  # Of jobs that wait,
+        self.ends_begun = Calibration(self.confidence)  # and of those that have begun.
         for life in self._lives.values():
             life.start = life.end = life.end_begun = None
 
     # Forecasts.
 
-    def forecast(self, picture: Picture) -> dict[str, Eta]:
-        """The forecast for each job of a picture, and note it for later corrections."""
+    def forecast(self, situation: Situation) -> dict[str, Eta]:
+        """The forecast for each job of a situation, and note it for later corrections."""
         self.learn()
-        if picture.scheduler != self.scheduler:
+        if situation.scheduler != self.scheduler:
             if self.scheduler:
                 self._forget_errors()
-            self.scheduler = picture.scheduler
-        courses = self.courses_of(picture)
-        found, waiting = {}, sum(job.began == inf for job in picture.jobs)
-        raw_starts, raw_ends = (
-            self._ranges(values, picture.now) for values in (courses.starts, courses.ends)
+            self.scheduler = situation.scheduler
+        courses = self.courses_of(situation)
+        return self._etas(situation, courses, notes=True)
+
+    def _etas(self, situation: Situation, courses: Courses, notes: bool) -> dict[str, Eta]:
+        """The corrected forecasts of simulated courses; `notes`: remember the first of each."""
+        waiting = sum(job.began == inf for job in situation.jobs)
+        starts, ends = (
+            self._ranges(one, situation.now) for one in (courses.starts, courses.ends)
         )
-        for number, job in enumerate(picture.jobs):
-            has_begun = job.began < inf
+        found = {}
+        for job, start, end in zip(situation.jobs, starts, ends, strict=True):
             name = class_of(self._of_user[job.user], waiting)
-            start, end = raw_starts[number], raw_ends[number]
-            end_name = BEGUN if has_begun else name
-            given_start = None if has_begun else self.starts.correct(start, name)
-            given_end = self.ends.correct(
-                end, end_name, given_start.low if given_start else 0.0
-            )
-            life = self._lives.get(job.id)
+            given_start, of_ends, least = None, self.ends_begun, 0.0
+            if job.began == inf:
+                given_start = self.starts.correct(start, name)
+                of_ends, least = self.ends, given_start.low
+            given_end = of_ends.correct(end, name, least)
+            life = self._lives.get(job.id) if notes else None
             if life is not None:
-                self._issue(life, picture.now, name, start, end, given_start, given_end)
+                issued = Issued(name, situation.now, end, given_end)
+                if given_start is None:
+                    life.end_begun = life.end_begun or issued
+                elif life.start is None:
+                    life.start = Issued(name, situation.now, start, given_start)
+                    life.end = issued
             found[job.id] = Eta(
                 job=job.id,
-                start=None if given_start is None else _at(given_start, picture.now),
-                end=_at(given_end, picture.now),
-                at=picture.now,
+                start=None if given_start is None else given_start.moved(situation.now),
+                end=given_end.moved(situation.now),
+                at=situation.now,
                 confidence=self.confidence,
-                past=self.ends.noted,
+                past=of_ends.noted,
             )
         return found
 
-    def _issue(
-        self,
-        life: _Life,
-        now: float,
-        name: str,
-        start: Range,
-        end: Range,
-        given_start: Range | None,
-        given_end: Range,
-    ) -> None:
-        """Note the first forecast of a job, and the first one since it began."""
-        if given_start is not None:
-            if life.start is None:
-                life.start = Issued(name, now, start, given_start)
-                life.end = Issued(name, now, end, given_end)
-        elif life.end_begun is None:
-            life.end_begun = Issued(BEGUN, now, end, given_end)
-
-    def courses_of(self, picture: Picture) -> Courses:
-        """Simulate a picture."""
-        count = next(count for jobs, count in COURSES if len(picture.jobs) <= jobs)
-        return simulated(picture, self.past, self.arrivals, self._draws[count])
+    def courses_of(self, situation: Situation) -> Courses:
+        """Simulate a situation."""
+        count = next(count for jobs, count in COURSES if len(situation.jobs) <= jobs)
+        return simulated(situation, self.past, self.arrivals, self._draws[count])
 
     def _ranges(self, values: Floats, now: float) -> list[Range]:
         """The raw range of each row, in seconds from now."""
@@ -200,12 +190,14 @@ class Forecaster:
         found = np.sort(values, axis=1)[:, places] - now
         return [Range(*map(float, row)) for row in found]
 
-    def what_if(self, picture: Picture, other: Picture) -> WhatIf:
-        """The course of a picture beside that of another one, by the same random numbers."""
+    def what_if(self, situation: Situation, other: Situation) -> WhatIf:
+        """The course of a situation beside that of another one, by the same random numbers."""
         self.learn()
-        before, after = self.courses_of(picture), self.courses_of(other)
-        etas = [self._plain(*pair) for pair in ((picture, before), (other, after))]
-        rows = {job.id: k for k, job in enumerate(picture.jobs)}
+        before, after = self.courses_of(situation), self.courses_of(other)
+        etas = [
+            self._etas(*pair, notes=False) for pair in ((situation, before), (other, after))
+        ]
+        rows = {job.id: k for k, job in enumerate(situation.jobs)}
         changes = []
         for number, job in enumerate(other.jobs):
             row = rows.pop(job.id, None)
@@ -217,30 +209,10 @@ class Forecaster:
                 changes.append(Changed(job.id, was, now, late_before, late))
         changes.sort(key=lambda one: (one.before is not None, -_delay(one), one.job))
         measures = {
-            name: (measure(picture, before), measure(other, after))
+            name: (measure(situation, before), measure(other, after))
             for name, measure in MEASURES.items()
         }
-        return WhatIf(picture.now, tuple(changes), measures)
-
-    def _plain(self, picture: Picture, courses: Courses) -> dict[str, Eta]:
-        """Forecasts that are not noted."""
-        waiting = sum(job.began == inf for job in picture.jobs)
-        starts, ends = (
-            self._ranges(values, picture.now) for values in (courses.starts, courses.ends)
-        )
-        found = {}
-        for job, start, end in zip(picture.jobs, starts, ends, strict=True):
-            has_begun = job.began < inf
-            name = class_of(self._of_user[job.user], waiting)
-            found[job.id] = Eta(
-                job=job.id,
-                start=None if has_begun else _at(self.starts.correct(start, name), picture.now),
-                end=_at(self.ends.correct(end, BEGUN if has_begun else name), picture.now),
-                at=picture.now,
-                confidence=self.confidence,
-                past=self.ends.noted,
-            )
-        return found
+        return WhatIf(situation.now, tuple(changes), measures)
 
     # What is kept across restarts.
 
@@ -250,6 +222,7 @@ class Forecaster:
             "scheduler": self.scheduler,
             "starts": self.starts.plain(),
             "ends": self.ends.plain(),
+            "ends_begun": self.ends_begun.plain(),
             "past": self.past.plain(),
         }
 
@@ -257,15 +230,10 @@ class Forecaster:
         """What was kept. ValueError, KeyError or TypeError if it is something else."""
         starts = Calibration.of(plain["starts"], self.confidence)
         ends = Calibration.of(plain["ends"], self.confidence)
+        begun = Calibration.of(plain["ends_begun"], self.confidence)
         past = PastWork.of(plain["past"])
-        self.scheduler, self.starts, self.ends, self.past = (
-            str(plain["scheduler"]), starts, ends, past,
-        )  # fmt: skip
-
-
-def _at(range_: Range, now: float) -> Range:
-    """The range as instants."""
-    return Range(range_.low + now, range_.median + now, range_.high + now)
+        self.scheduler, self.past = str(plain["scheduler"]), past
+        self.starts, self.ends, self.ends_begun = starts, ends, begun
 
 
 def _late(courses: Courses, row: int, deadline: float) -> float:
@@ -286,19 +254,19 @@ def _differs(before: Eta, after: Eta) -> bool:
     return abs(new - old) > max(SLIGHT_SECONDS, SLIGHT_PART * (old - before.at))
 
 
-def _mean_response(picture: Picture, courses: Courses) -> float:
-    arrivals = np.array([job.arrival for job in picture.jobs])
+def _mean_response(situation: Situation, courses: Courses) -> float:
+    arrivals = np.array([job.arrival for job in situation.jobs])
     return float((courses.ends - arrivals[:, None]).mean()) if len(arrivals) else 0.0
 
 
-def _last_end(picture: Picture, courses: Courses) -> float:
-    return float(courses.ends.max(axis=0).mean() - picture.now) if picture.jobs else 0.0
+def _last_end(situation: Situation, courses: Courses) -> float:
+    return float(courses.ends.max(axis=0).mean() - situation.now) if situation.jobs else 0.0
 
 
-def _mean_late(picture: Picture, courses: Courses) -> float:
-    deadlines = np.array([job.deadline for job in picture.jobs])
+def _mean_late(situation: Situation, courses: Courses) -> float:
+    deadlines = np.array([job.deadline for job in situation.jobs])
     return (
-        float((courses.ends > deadlines[:, None]).sum(axis=0).mean()) if picture.jobs else 0.0
+        float((courses.ends > deadlines[:, None]).sum(axis=0).mean()) if situation.jobs else 0.0
     )
 
 

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     NEXT_ALLOCATION = "next_allocation"
     SERVED_LATER = "served_later"
     BACKFILLING = "backfilling"
+    PROMISED = "promised"
     SLOTS_HELD = "slots_held"
     SLOTS_RESERVED = "slots_reserved"
     PART_OF_A_SLOT = "part_of_a_slot"

@@ -160,6 +160,10 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
         is_held = not any(state.free(phase.slot_kind).values())
         remedy = _free(phase.unit) if is_held else "a shorter time_requested"
         return PhaseReason(Reason.BACKFILLING, sentence, remedy)
+    if _is_promised(state, phase):
+        named = jobs_named(state.promises.open)
+        sentence = f"free slots are kept for what is promised to {named}"
+        return PhaseReason(Reason.PROMISED, sentence, f"the end of {named}")
     if phase.allocated > 0 and (lack := _lack(state, phase)):
         begun = phase.deferred_since
         waits = "it waits" if begun is None else f"it has waited since {begun:.6g} s"
@@ -203,6 +207,12 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
         sentence = "it holds the whole slots of its allocation; the fraction is shared in turns"
         return PhaseReason(Reason.PART_OF_A_SLOT, sentence, f"its turn, or {remedy}")
     return PhaseReason(Reason.SHARE_HELD, "it holds its allocation", remedy)
+
+
+def _is_promised(state: State, phase: PhaseState) -> bool:
+    """Whether slots are free, but leave no room beside what is promised to other jobs."""
+    free, promises = state.free(phase.slot_kind), state.promises
+    return any(free.values()) and bool(promises.open) and not promises.permits(phase)
 
 
 def _sooner(state: State, phase: PhaseState) -> str:

@@ -129,7 +129,7 @@ def answer(
 
     Of the numbers of slots that the share of its pool allows, the one with which it may begin
     latest. `earlier`: further promises that hold. `now`: the present instant, if the job has
-    not arrived. O(running tasks * candidates + promises^2).
+    not arrived. O(running tasks + promises^2), by `INSTANTS`.
     """
     assert job.promise is not None, "only such jobs ask"
     at = job.promise

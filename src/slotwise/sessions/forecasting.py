@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from slotwise.core.state import State
 from slotwise.forecast.courses import prepare
 from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.forecast.forecaster import Forecaster
-from slotwise.forecast.picture import Change, Picture, changed, picture_of
+from slotwise.forecast.situation import Change, Situation, changed, situation_of
 from slotwise.policy.scheduler import SCHEDULERS
 
 T = TypeVar("T")
@@ -44,6 +45,11 @@ class Loop(Protocol):
     state: State
     scheduler_name: str
     penalty: str
+
+    @property
+    def now(self) -> float:
+        """The present instant, on the clock of the state: that of the last turn is earlier."""
+        ...
 
     def ask(self, question: Callable[[], T]) -> T:
         """Call a function in the thread of the loop."""
@@ -114,13 +120,13 @@ class Forecasts:
             raise InputError(f"unknown scheduler {change.scheduler!r}; expected one of {names}")
         state = self._loop.state
 
-        def read() -> tuple[Picture, Picture]:
-            picture = self._picture()
-            return picture, changed(picture, change, state.cluster, state.pools)
+        def read() -> tuple[Situation, Situation]:
+            situation = self._situation()
+            return situation, changed(situation, change, state.cluster, state.pools)
 
-        pictures = self._loop.ask(read)
+        situations = self._loop.ask(read)
         with self._lock:
-            return self._forecaster.what_if(*pictures)
+            return self._forecaster.what_if(*situations)
 
     def close(self) -> None:
         """End the thread and keep what was learned. Idempotent."""
@@ -134,8 +140,9 @@ class Forecasts:
             self._forecaster.learn()
             self._save()
 
-    def _picture(self) -> Picture:
-        return picture_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+    def _situation(self) -> Situation:
+        found = situation_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
+        return replace(found, now=max(found.now, self._loop.now))
 
     def _run(self) -> None:
         while self._wait():
@@ -143,18 +150,18 @@ class Forecasts:
             began, used = time.perf_counter(), time.thread_time()
             taken = 0.0
 
-            def read() -> Picture:
+            def read() -> Situation:
                 nonlocal taken
                 start = time.perf_counter()
-                picture = self._picture()
+                situation = self._situation()
                 taken = time.perf_counter() - start
-                return picture
+                return situation
 
-            picture = self._loop.ask(read)
+            situation = self._loop.ask(read)
             with self._lock:
-                found = self._forecaster.forecast(picture)
+                found = self._forecaster.forecast(situation)
             with self._changed:
-                self._etas, self._at = found, picture.now
+                self._etas, self._at = found, situation.now
                 self._cost = time.thread_time() - used + taken
                 self._credit -= self._cost
                 self.processor_seconds += self._cost

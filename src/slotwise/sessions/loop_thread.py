@@ -110,6 +110,11 @@ class LoopThread:
         return promise(self._scheduler.scheduler, self.state, job, earlier, now)
 
     @property
+    def now(self) -> float:
+        """Seconds since the session began; the state is of the last turn."""
+        return self.backend.now
+
+    @property
     def decided(self) -> tuple[int, float]:
         """How often the scheduler was asked, and how many seconds it took in all."""
         return self._scheduler.measured

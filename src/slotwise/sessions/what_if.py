@@ -10,7 +10,7 @@ from slotwise.core.cluster import ANY_KIND, Host
 from slotwise.core.errors import InputError, shown, suggestion
 from slotwise.core.job import Job
 from slotwise.core.pools import Pool, PoolTree, check_fits, pools_of
-from slotwise.forecast.picture import Change
+from slotwise.forecast.situation import Change
 from slotwise.sessions.changes import check_session_scheduler
 from slotwise.sessions.intake import SessionCore
 

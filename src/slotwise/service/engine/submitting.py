@@ -169,7 +169,10 @@ class _JobBatch:
                     id = f"{stated}-{number}"
                 self._names.setdefault(stated, id)
                 self._found.append(self._planned(one, 0, id))
-            jobs = [made.job for made in self._checked()]
+            checked = self._checked()
+            with self._engine.core.promising:
+                promise_jobs(self._engine.core, checked)
+            jobs = [made.job for made in checked]
             tasks = sum(phase.tasks.count for job in jobs for phase in job.phases)
             if tasks > TASKS_MAX:
                 raise LimitError(f"{tasks} tasks; ask about {TASKS_MAX} at once")

@@ -64,7 +64,7 @@ WAIT_SECONDS_MAX = 600.0
 
 ETA_SECONDS_MAX, ETA_POLL_SECONDS = 60.0, 0.1
 """The longest time for which a request waits for the first forecast of a job, and the time
-between two looks: nothing else of the server waits meanwhile."""
+between two looks, which ask nothing of the loop."""
 
 BEAT_SECONDS = 15.0
 """Seconds without news after which a stream sends a frame that says so."""
@@ -402,13 +402,15 @@ class ServiceApp:
     async def eta(self, request: Request) -> Response:
         """When a job starts and ends; for its first forecast it waits, at most for a time."""
         seconds = min(_seconds(request.query_params.get("timeout", "10")), ETA_SECONDS_MAX)
-        job, until = _job_of(request), time.monotonic() + seconds
-        while True:
-            found = await run_in_threadpool(views.eta_json, self._engine, job)
-            is_waiting = found["eta"] is None and found["state"] not in (*OVER, "held")
-            if not is_waiting or time.monotonic() >= until:
-                return PlainResponse(found)
-            await asyncio.sleep(ETA_POLL_SECONDS)
+        job, until, engine = _job_of(request), time.monotonic() + seconds, self._engine
+        found = await run_in_threadpool(views.eta_json, engine, job)
+        if found["eta"] is None and found["state"] not in (*OVER, "held"):
+            while engine.is_open(job) and not engine.core.etas([job]):
+                if time.monotonic() >= until:
+                    break
+                await asyncio.sleep(ETA_POLL_SECONDS)
+            found = await run_in_threadpool(views.eta_json, engine, job)
+        return PlainResponse(found)
 
     async def logs(self, request: Request) -> Response:
         """What the tasks of a job printed, and print."""

@@ -1,6 +1,6 @@
 """What a forecast needs of the present state: a copy that another thread may read.
 
-`picture_of` costs O(phases and running tasks) in the thread of the loop, some 10 us for each
+`situation_of` costs O(phases and running tasks) in the thread of the loop, some 10 us for each
 job; all else of a forecast costs nothing there.
 """
 
@@ -85,7 +85,7 @@ class PoolNow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Situation:
     """The present state: hosts, pools, jobs, and by which scheduler they are served."""
 
     now: float
@@ -107,7 +107,7 @@ class Picture:
         return found
 
 
-def picture_of(state: Snapshot, scheduler: str, penalty: str) -> Picture:
+def situation_of(state: Snapshot, scheduler: str, penalty: str) -> Situation:
     """A copy of what forecasts need, by the thread of the loop.
 
     scheduler, penalty  as the run began; a change by the user goes before them
@@ -123,7 +123,7 @@ def picture_of(state: Snapshot, scheduler: str, penalty: str) -> Picture:
     ]
     jobs = [replace_after(job, waiting) if job.id in waiting else job for job in jobs]
     hosts = tuple(host for host in state.cluster.hosts if host.name not in state.lost)
-    return Picture(
+    return Situation(
         now=state.now,
         scheduler=state.scheduler or scheduler,
         penalty=penalty if state.objective is None else state.objective[0],
@@ -263,7 +263,7 @@ def _slots(stated: Mapping[str, int | str], slots: float, none: float) -> float:
     return sum(parts) if parts else none
 
 
-# What if: the picture after a change.
+# What if: the situation after a change.
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +280,14 @@ class Change:
     without_hosts: tuple[str, ...] = ()
 
 
-def changed(picture: Picture, change: Change, cluster: Cluster, tree: PoolTree) -> Picture:
-    """The picture after a change. InputError for hosts that are not present, or already are.
+def changed(
+    situation: Situation, change: Change, cluster: Cluster, tree: PoolTree
+) -> Situation:
+    """The situation after a change. InputError for hosts that are not present, or already are.
 
     cluster, tree  the present ones
     """
-    names = {host.name for host in picture.hosts}
+    names = {host.name for host in situation.hosts}
     for name in change.without_hosts:
         if name not in names:
             raise InputError(
@@ -294,15 +296,15 @@ def changed(picture: Picture, change: Change, cluster: Cluster, tree: PoolTree) 
     for host in change.hosts:
         if host.name in names - set(change.without_hosts):
             raise InputError(f"hosts: {shown(host.name)} is present already; give another name")
-    hosts = [host for host in picture.hosts if host.name not in change.without_hosts]
+    hosts = [host for host in situation.hosts if host.name not in change.without_hosts]
     hosts += change.hosts
-    jobs = [*picture.jobs, *(job_now(job, cluster) for job in change.jobs)]
+    jobs = [*situation.jobs, *(job_now(job, cluster) for job in change.jobs)]
     tree = tree if change.pools is None else PoolTree(change.pools)
     named = {job.pool for job in jobs}
     return replace(
-        picture,
+        situation,
         hosts=tuple(hosts),
         jobs=tuple(job._replace(arrival=max(job.arrival, 0.0)) for job in jobs),
         pools=pools_now(tree.with_pools(sorted(named)), named, hosts),
-        scheduler=change.scheduler or picture.scheduler,
+        scheduler=change.scheduler or situation.scheduler,
     )
