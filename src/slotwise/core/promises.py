@@ -87,8 +87,10 @@ def factor_of(work: PhaseWork, done: int, rounds: int = 1, at_once: int = 1) -> 
 
 
 class Lasting(NamedTuple):
-    """How long tasks of a phase may take: the real by the stated work, whose logarithm is
-    normal, and at `most` so many seconds, after which they are stopped."""
+    """How long tasks of a phase may take: the logarithm of real by stated work is normal.
+
+    most  the seconds after which they are stopped
+    """
 
     mean: float
     deviation: float
