@@ -68,7 +68,7 @@ def course(simulated: Simulated, name: str, jobs: Sequence[Rigid]) -> Log:
 
 @pytest.mark.parametrize("name", BACKFILLINGS)
 @given(jobs=streams(factors=(1.0, 1.5, 4.0, 0.5)))
-@settings(max_examples=examples(40, slow=3000), deadline=None)
+@settings(max_examples=examples(40, slow=800), deadline=None)
 def test_each_job_starts_when_the_textbook_says(
     simulated: Simulated, name: str, jobs: list[Rigid]
 ) -> None:
@@ -80,8 +80,30 @@ def test_each_job_starts_when_the_textbook_says(
 
 
 @pytest.mark.parametrize("name", ["easy", "easy-sjbf"])
+@given(jobs=streams(factors=(1.0, 1.5, 4.0, 0.5)))
+@settings(max_examples=examples(20, slow=500), deadline=None)
+def test_gangs_on_hosts_of_one_slot_start_like_wide_tasks_on_one_host(
+    simulated: Simulated, name: str, jobs: list[Rigid]
+) -> None:
+    """What is reserved, and where others go ahead, leaves as much to each."""
+    hosts = Cluster(tuple(Host(f"h{n}", {"task": 1}) for n in range(SLOTS)))
+    gangs = [
+        Job(
+            f"{n:02}",
+            (Phase("run", Tasks(job.slots, job.run), gang=True),),
+            arrival=job.arrival,
+            time_requested=job.requested,
+        )
+        for n, job in enumerate(jobs)
+    ]
+    expected = oracle.easy(jobs, SLOTS, shortest_first=name == "easy-sjbf").starts
+    found = starts(simulated(gangs, hosts, name=name).log)
+    assert found == {f"{n:02}": start for n, start in expected.items()}
+
+
+@pytest.mark.parametrize("name", ["easy", "easy-sjbf"])
 @given(jobs=streams())
-@settings(max_examples=examples(20, slow=1000), deadline=None)
+@settings(max_examples=examples(20, slow=400), deadline=None)
 def test_the_first_job_is_not_delayed_by_later_ones(
     simulated: Simulated, name: str, jobs: list[Rigid]
 ) -> None:
@@ -93,7 +115,7 @@ def test_the_first_job_is_not_delayed_by_later_ones(
 
 @pytest.mark.parametrize("name", ["conservative", "conservative-sjbf"])
 @given(jobs=streams())
-@settings(max_examples=examples(20, slow=1000), deadline=None)
+@settings(max_examples=examples(20, slow=400), deadline=None)
 def test_no_job_is_delayed_by_later_ones(
     simulated: Simulated, name: str, jobs: list[Rigid]
 ) -> None:
@@ -120,7 +142,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(case=cases())
-@settings(max_examples=examples(60, slow=3000), deadline=None)
+@settings(max_examples=examples(60, slow=500), deadline=None)
 def test_all_jobs_end_and_each_decision_repeats(simulated: Simulated, case: Case) -> None:
     """No host and no limit is exceeded, nothing waits forever, and the log replays."""
     watch = simulated(

@@ -54,7 +54,7 @@ def simulated(
 ) -> Courses:
     """Simulate the situation once for each of the draws.
 
-    Without numba (extra `fast`) a course takes a hundred times as long.
+    Without numba (extra `fast`) a course of many jobs takes five times as long.
     """
     table = _Table(situation, past, arrivals, draws)
     jobs, courses = len(situation.jobs), draws.courses
@@ -64,11 +64,19 @@ def simulated(
     return Courses(starts, ends)
 
 
+COMPILED_FROM = 100
+"""The phases from which machine code is worth loading, which takes a second, or some seconds if
+it has to be made: Python takes 0.2 s for them."""
+
+
+def _simulation(phases: int) -> Any:
+    """The simulation for this number of phases, as machine code where that is worth it."""
+    is_worth = phases >= COMPILED_FROM or _machine_code.cache_info().currsize
+    return _machine_code() if is_worth and has_numba() else simulate
+
+
 @cache
-def _simulate() -> Any:
-    """The simulation, as machine code if possible."""
-    if not has_numba():
-        return simulate
+def _machine_code() -> Any:
     matrix = "float64[:,::1]"
     numbers = [
         "int64", "float64", "float64", FLOATS, "int64", INTS, FLOATS, INTS, INTS, INTS, INTS,
@@ -76,11 +84,6 @@ def _simulate() -> Any:
         FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
     ]  # fmt: skip
     return compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True)
-
-
-def prepare() -> None:
-    """Load the machine code, or make it: once for an installation, which takes some seconds."""
-    _simulate()
 
 
 class _Table:
@@ -100,6 +103,7 @@ class _Table:
         self._fill_pools()
         self._link()
         self._draw()
+        self._simulate = _simulation(len(self._rows))
 
     def _fill(self) -> None:
         """What is the same in all courses, of the phases of the situation."""
@@ -223,7 +227,7 @@ class _Table:
         left[:jobs] = np.bincount(self._ints["job"], minlength=jobs)
         start, end = np.full(max(len(left), jobs), inf), np.full(max(len(left), jobs), inf)
         start[:jobs] = [job.began for job in situation.jobs]
-        _simulate()(
+        self._simulate(
             self._mode,
             situation.now,
             inf,

@@ -394,14 +394,26 @@ class HostsAhead:
         return found
 
     def places_now(self, phase: PhaseState, most: int) -> Places:
-        """Hosts where at most `most` tasks fit from now on, the fullest first.
+        """Hosts where at most `most` tasks fit from now on; for a gang where all do, or none.
 
-        For a gang where all of its tasks do, or none.
+        First those with the fewest slots that stay free, since longer tasks need these, then
+        the fullest.
         """
-        found = self._places(phase, self._now)
+        free, width = self._snapshot.free(phase.slot_kind), phase.width
+        if phase.is_gang and sum(free.values()) < phase.unit:
+            return {}
+        able = [host for host in self._able(phase) if free.get(host, 0) >= width]
+        found = self._places(phase, able, self._now)
         if phase.needs:
             times = self._snapshot.spare.times
             found = {host: min(n, times(host, phase.needs)) for host, n in found.items()}
+        if len(found) > 1:
+
+            def rank(host: str) -> tuple[int, int]:
+                left = self._ahead(host, phase.slot_kind).least(self._now, inf)
+                return left, found[host]
+
+            found = {host: found[host] for host in sorted(found, key=rank)}
         return _first(phase, found, most)
 
     def earliest(self, phase: PhaseState, after: float) -> tuple[float, Places]:
@@ -410,13 +422,23 @@ class HostsAhead:
             starts = ((self._earliest_on(phase, h, after), h) for h in self._able(phase))
             start, host = min(starts, default=(inf, ""), key=lambda one: one[0])
             return start, {host: 1} if start < inf else {}
-        hosts = self._able(phase)
-        names = [name for name, _ in phase.request.pairs]
+        hosts, names = self._able(phase), [name for name, _ in phase.request.pairs]
+        begins = {host: self._earliest_on(phase, host, after) for host in hosts}
+        # Hosts that are free later are taken first: what is free now is left to others.
+        hosts = sorted(hosts, key=begins.__getitem__, reverse=True)
         instants = {at for h in hosts for name in names for at in self._ahead(h, name).times}
         for at in sorted({after, *(one for one in instants if one > after)}):
-            if places := _first(phase, self._places(phase, at), phase.pending):
+            begun = [host for host in hosts if begins[host] <= at]
+            if self._most_on(phase, begun) < phase.pending:
+                continue
+            if places := _first(phase, self._places(phase, begun, at), phase.pending):
                 return at, places
         return inf, {}
+
+    def _most_on(self, phase: PhaseState, hosts: Iterable[str]) -> int:
+        """The tasks of a phase that hosts have slots for if nothing else runs there."""
+        kind, by_name = phase.slot_kind, self._snapshot.cluster.by_name
+        return sum(by_name[host].slots.get(kind, 0) // phase.width for host in hosts)
 
     def _earliest_on(self, phase: PhaseState, host: str, after: float) -> float:
         seconds, begin = self._seconds_on(phase, host), after
@@ -427,10 +449,10 @@ class HostsAhead:
             if begin in (first, inf) or len(phase.request.pairs) == 1:
                 return begin
 
-    def _places(self, phase: PhaseState, begin: float) -> dict[str, int]:
-        """How many tasks of a phase each host has room for from an instant on."""
+    def _places(self, phase: PhaseState, hosts: Iterable[str], begin: float) -> dict[str, int]:
+        """How many tasks of a phase each of these hosts has room for from an instant on."""
         found = {}
-        for host in self._able(phase):
+        for host in hosts:
             end = begin + self._seconds_on(phase, host)
             count = min(
                 self._ahead(host, name).least(begin, end) // amount
@@ -458,9 +480,9 @@ class HostsAhead:
 
 
 def _first(phase: PhaseState, room: Mapping[str, int], most: int) -> Places:
-    """The fullest hosts with room for `most` tasks; for a gang none if that is too little."""
+    """The first hosts with room for `most` tasks; for a gang none if that is too little."""
     left, found = most, {}
-    for host in sorted(room, key=room.__getitem__) if len(room) > 1 else room:
+    for host in room:
         if left and room[host]:
             found[host] = min(room[host], left)
             left -= found[host]

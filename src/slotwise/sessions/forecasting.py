@@ -15,7 +15,6 @@ from typing import Protocol, TypeVar
 from slotwise.core.errors import InputError
 from slotwise.core.loop import Record
 from slotwise.core.state import State
-from slotwise.forecast.courses import prepare
 from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import Change, Situation, changed, situation_of
@@ -34,6 +33,9 @@ REST_SECONDS = 1.0
 
 WRITE_SECONDS = 60.0
 """Seconds between two writes of what was learned."""
+
+CLOSE_SECONDS = 1.0
+"""How long the end waits for the thread."""
 
 WAIT_SECONDS = 0.1
 """How long a question waits for the first forecast of a job, unless it says otherwise."""
@@ -135,10 +137,11 @@ class Forecasts:
                 return
             self._is_closed = True
             self._changed.notify_all()
-        self._thread.join()
-        with self._lock:
-            self._forecaster.learn()
-            self._save()
+        self._thread.join(CLOSE_SECONDS)
+        if not self._thread.is_alive():  # Else it makes machine code, which cannot be ended.
+            with self._lock:
+                self._forecaster.learn()
+                self._save()
 
     def _situation(self) -> Situation:
         found = situation_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
@@ -146,7 +149,6 @@ class Forecasts:
 
     def _run(self) -> None:
         while self._wait():
-            prepare()  # Not counted: it is done once, for the first job.
             began, used = time.perf_counter(), time.thread_time()
             taken = 0.0
 
