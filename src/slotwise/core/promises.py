@@ -497,6 +497,8 @@ class OpenPromises:
             ):
                 self._disturb("min_shares")
             rooms.take(phase, self._speed)
+        if phase.pending == 1 and phase.id.job in self.open:
+            self._rooms = None  # All its tasks run, which may end its reservation.
 
     def next_wakeup(self, now: float) -> float:
         """The next instant at which a promise is due, or ends, or is broken; inf if none is."""
