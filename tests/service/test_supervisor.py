@@ -93,7 +93,13 @@ def test_a_command_runs_with_its_output_and_variables(folder: Path) -> None:
         ),
         ("kill -9 $$", {}, SlotwiseError, r"the command was killed by signal 9 \(SIGKILL\)"),
         ("exit 4", {"no_retry": [4]}, NotRetriedError, "exited with code 4"),
-        (["./missing"], {}, SlotwiseError, r"cannot be started: No such file .*\(./missing\)"),
+        (
+            ["./missing"],
+            {},
+            NotRetriedError,
+            r"cannot be started: No such file .*\(./missing\)",
+        ),
+        (["/etc/passwd"], {}, NotRetriedError, "cannot be started: Permission denied"),
         ("true", {"cwd": "missing"}, SlotwiseError, "cannot be started: No such file"),
     ],
 )

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from slotwise import task as running
 from slotwise.backends.attempt_logs import STREAMS
-from slotwise.core.errors import OutputError, SlotwiseError
+from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import CommandRunner, end_of, not_started
 from slotwise.jobs.devices import DEVICES
@@ -30,6 +30,9 @@ from slotwise.service.supervision.supervisor_records import Exit, SupervisorReco
 
 FULL_SECONDS = 1.0
 """The pause until a command is started again for which the disk had no space."""
+
+NEVER_STARTS = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
+"""The errors of programs that no further attempt can start on the same host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,11 @@ class SupervisedRunner:
         """End the task as its command has ended."""
         running.report_memory(ended.memory, is_over=True)
         if ended.error is not None:
-            raise not_started(ended.error)
+            error = not_started(ended.error)
+            is_program = ended.error.filename != self.command.cwd
+            if is_program and ended.error.errno in NEVER_STARTS:
+                raise NotRetriedError(str(error))
+            raise error
         if ended.code and ended.stopped and not running.stop_requested():
             raise LostAttemptError("its supervisor was asked to stop, not by this run")
         said = ""
