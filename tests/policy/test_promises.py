@@ -350,7 +350,7 @@ def _ends(
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[list[Job], Cluster, list[Pool]]:
-    """Jobs that ask for promises or not, of one or two phases, in pools without min shares."""
+    """Jobs that ask for promises or not, of up to three phases, in pools without min shares."""
     pools = draw(st.sampled_from([[], [Pool("a", weight=2, slots_max=3), Pool("b")]]))
     hosts = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     cluster = Cluster(tuple(Host(f"h{n}", {"task": size}) for n, size in enumerate(hosts)))
@@ -363,6 +363,8 @@ def runs(draw: st.DrawFn) -> tuple[list[Job], Cluster, list[Pool]]:
         phases = [Phase("p", Tasks(count, works))]
         if draw(st.booleans()):
             phases.append(Phase("q", Tasks(draw(st.integers(1, 3)), 1.0), after={"p"}))
+        if draw(st.booleans()):
+            phases.append(Phase("r", Tasks(draw(st.integers(1, 6)), 1.0)))
         due = draw(st.none() | st.floats(1, 40).map(lambda s, at=arrival: at + s))
         pool = draw(st.sampled_from(["a", "b"])) if pools else "default"
         jobs.append(Job(f"j{number}", tuple(phases), arrival, promise=due, pool=pool))

@@ -62,7 +62,8 @@ def keep_promises(snapshot: Snapshot, allocator: Allocator) -> Sequence[Decision
         return [answer(snapshot, snapshot.phases_of(job)[0].job, allocator)]
     found = list[Decision]()
     for job, one in promises.open.items():
-        if (one.is_due and snapshot.is_stale) or (not one.is_due and now >= one.begins):
+        may_differ = snapshot.is_stale or len(snapshot.phases_of(job)) > 1
+        if may_differ if one.is_due else now >= one.begins:
             slots = _guaranteed(snapshot, one)
             if not one.is_due or slots != one.guaranteed:
                 found.append(GuaranteePromise(job, slots))
@@ -88,7 +89,7 @@ def _guaranteed(snapshot: Snapshot, one: OpenPromise) -> dict[str, int]:
         )
     found: dict[str, int] = {}
     for phase in phases:
-        slots = min(left, phase.max_share)
+        slots = min(left, phase.demand if len(phases) > 1 else phase.max_share)
         slots -= slots % phase.unit
         if slots > 0:
             found[phase.id.phase] = slots
