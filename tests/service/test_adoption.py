@@ -148,6 +148,13 @@ def test_a_lost_supervisor_is_a_lost_attempt(folder: Path, forker: Forker) -> No
     assert (folder / "commands/j/0/2-2.out").read_text() == "alone\n"
 
 
+def test_a_command_that_kills_its_supervisor_has_failed(folder: Path) -> None:
+    """It is tried again as often as a command that fails in another way."""
+    log, _ = serve(str(folder), 1, "kill -9 ${SLOTWISE_SUPERVISOR%% *}; sleep 60", attempts=2)
+    ends = events_of(log, TaskFinished, TaskFailed)
+    assert [(one.attempt, one.lost) for one in ends] == [(1, False), (2, False)]
+
+
 # What the manager does to an attempt under a supervisor.
 
 

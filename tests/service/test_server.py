@@ -230,6 +230,20 @@ def test_old_jobs_are_listed_in_pages_and_forgotten(server: RunningServer) -> No
         server.job(jobs[0])
 
 
+@pytest.mark.parametrize(("change", "code"), [("rm", 127), ("chmod -x", 126)])
+def test_a_program_that_cannot_start_is_tried_once(
+    server: RunningServer, tmp_path: Path, change: str, code: int
+) -> None:
+    """Its job ends with the code that a shell would have."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    first = {"command": f"{change} {program}", "id": "first"}
+    _, job = server.submit(first, {"command": [str(program)], "after": ["first"]})
+    ended = server.wait(job)
+    assert (ended["state"], ended["code"], ended["tasks_failed"]) == ("failed", code, 1)
+
+
 def test_commands_survive_the_server(server: RunningServer) -> None:
     """They run once although it is killed twice; tasks that are done do not run again."""
     gate = server.folder / "gate"

@@ -93,7 +93,13 @@ def test_a_command_runs_with_its_output_and_variables(folder: Path) -> None:
         ),
         ("kill -9 $$", {}, SlotwiseError, r"the command was killed by signal 9 \(SIGKILL\)"),
         ("exit 4", {"no_retry": [4]}, NotRetriedError, "exited with code 4"),
-        (["./missing"], {}, SlotwiseError, r"cannot be started: No such file .*\(./missing\)"),
+        (
+            ["./missing"],
+            {},
+            NotRetriedError,
+            r"cannot be started: No such file .*\(./missing\)",
+        ),
+        (["/etc/passwd"], {}, NotRetriedError, "cannot be started: Permission denied"),
         ("true", {"cwd": "missing"}, SlotwiseError, "cannot be started: No such file"),
     ],
 )
@@ -173,8 +179,8 @@ def test_discarding_an_attempt_ends_all_of_its_processes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_an_attempt_without_its_supervisor_is_lost(folder: Path, stops: bool) -> None:
-    """What is left of the command is killed before another attempt begins."""
+def test_an_attempt_fails_with_its_supervisor(folder: Path, stops: bool) -> None:
+    """Its command may have killed it. What is left of that is killed before another attempt."""
     command = "(setsid sleep 1000 &); echo 1 > ready; sleep 1000"
     with job(folder, 1, command) as execution:
         thread, errors = begin(execution)
@@ -186,7 +192,7 @@ def test_an_attempt_without_its_supervisor_is_lost(folder: Path, stops: bool) ->
         else:
             os.kill(found.record.pid, signal.SIGKILL)
             thread.join()
-            assert isinstance(errors[0], LostAttemptError)
+            assert isinstance(errors[0], SlotwiseError)
             assert "has ended without recording how that ended" in str(errors[0])
         execution.discard(PHASE, 0, 1)
         thread.join()

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from slotwise import task as running
 from slotwise.backends.attempt_logs import STREAMS
-from slotwise.core.errors import OutputError
+from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import CommandRunner, end_of, not_started
 from slotwise.jobs.devices import DEVICES
@@ -30,6 +30,9 @@ from slotwise.service.supervision.supervisor_records import Exit, SupervisorReco
 
 FULL_SECONDS = 1.0
 """The pause until a command is started again for which the disk had no space."""
+
+NEVER_STARTS = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
+"""The errors of programs that no further attempt can start on the same host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +60,25 @@ class SupervisedRunner:
         """Wait for the end of the attempt `found`, or else of a new one.
 
         While the disk of the service is full, the attempt waits: nothing has begun yet.
-        LostAttemptError if there is `trouble`, or the supervisor does not start, or is killed.
+        LostAttemptError if there is `trouble`, or the supervisor does not start, or had ended
+        before. One that is killed meanwhile is a failure: its own command can do that.
         """
         running.report_memory(0)  # From now on, this process itself does not count.
         kills = OomKills()
         if trouble:
             raise LostAttemptError(trouble)
         record = found or self._begin(task, attempt, folder, files)
-        self._await(record, None if found else self._link())
+        has_run = self._await(record, None if found else self._link())
         now = task_in(folder, self.command.job, task)
         if now is None or now.ended is None:
             why = now.trouble if now else f"its record in {folder} is missing"
-            raise LostAttemptError(why)
+            raise SlotwiseError(why) if has_run else LostAttemptError(why)
         self._check(now.ended, files, kills)
 
-    def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> None:
+    def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> bool:
         """Wait for the end of a command, by the link of this worker to its supervisor.
+
+        Whether the supervisor ran when this began.
 
         Without one, the worker of the supervisor has gone: that ends with its command.
         """
@@ -80,7 +86,7 @@ class SupervisedRunner:
         if pidfd is None:
             if link is not None:
                 link.end()
-            return
+            return link is not None
         memory = lambda: descendants(record.pid), running.report_memory
         try:
             running.on_stop_request(lambda _: _ask_to_stop(pidfd))
@@ -91,12 +97,17 @@ class SupervisedRunner:
         finally:
             running.on_stop_request(None)
             os.close(pidfd)
+        return True
 
     def _check(self, ended: Exit, files: tuple[str, str], kills: OomKills) -> None:
         """End the task as its command has ended."""
         running.report_memory(ended.memory, is_over=True)
         if ended.error is not None:
-            raise not_started(ended.error)
+            error = not_started(ended.error)
+            is_program = ended.error.filename != self.command.cwd
+            if is_program and ended.error.errno in NEVER_STARTS:
+                raise NotRetriedError(str(error))
+            raise error
         if ended.code and ended.stopped and not running.stop_requested():
             raise LostAttemptError("its supervisor was asked to stop, not by this run")
         said = ""

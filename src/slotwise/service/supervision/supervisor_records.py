@@ -16,6 +16,7 @@ user all the same: its values are checked, and files are looked for in its folde
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -38,6 +39,9 @@ COMMANDS = "commands"
 
 MEMORY_MAX = 1 << 60
 """No command has used as many bytes."""
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""The codes of commands that could not be started, as a shell has them."""
 
 KILL_SECONDS = 1.0
 """How long a supervisor may take to end when the processes of its command were killed."""
@@ -88,7 +92,7 @@ class SupervisorRecord:
 
 
 class Exit(NamedTuple):
-    """How a command ended: its code, or the error because of which it did not start."""
+    """How a command ended: its code, with the error because of which it did not start."""
 
     code: int
     memory: int
@@ -104,7 +108,8 @@ class Exit(NamedTuple):
             stopped, seconds = bool(plain.get("stopped")), plain.get("seconds")
             if type(number) is int:
                 error = OSError(number, os.strerror(number), plain.get("place"))
-                return cls(0, 0, 0.0, stopped, error)
+                code = NOT_FOUND if number == errno.ENOENT else NOT_EXECUTABLE
+                return cls(code, 0, 0.0, stopped, error)
             if (
                 type(code) is type(memory) is int
                 and type(seconds) is float
