@@ -47,7 +47,7 @@ from slotwise.core.tolerances import CLOSE, ROUNDING
 CONFIDENCE = 0.95
 """The part of cases in which running tasks hold at most the slots that are assumed."""
 
-SURE = 0.98
+SURE = 0.99
 """The same of the work of a promised job: together they keep 95 % of the promises."""
 
 STANDARD = NormalDist()
