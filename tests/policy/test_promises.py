@@ -275,6 +275,20 @@ def test_a_pool_takes_slots_back_for_a_promise(simulated: Runs) -> None:
     assert [(at, one.phase.job, one.pool) for at, one in stops] == 2 * [(6.0, "slow", "a")]
 
 
+def test_what_is_promised_is_not_stopped(simulated: Runs) -> None:
+    """A pool that lacks its share takes no slots of another one that are promised there."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=0.0, fraction=1.0))]
+    jobs = [
+        job("promised", 2, 6.0, promise=9.0, pool="a"),
+        job("plain", 2, 6.0, 0.1, pool="a"),
+        job("b", 2, 5.0, 1.0, pool="b"),
+    ]
+    watch = simulated(jobs, FOUR, pools)
+    stopped = [d for t in watch.log.turns for d in t.decisions if isinstance(d, Preempt)]
+    assert [one.phase.job for one in stopped] == ["plain"]
+    assert broken(watch.log) == {}
+
+
 def test_a_promise_made_before_arrival_stands(simulated: Runs) -> None:
     """After a restart a job keeps its promise, even if it cannot be kept any more."""
     jobs = [job("running", 4, 10.0), job("j", 4, 5.0, 1.0, promise=8.0, promised=True)]

@@ -482,6 +482,11 @@ class OpenPromises:
                     return True
         return False
 
+    def reserved(self, phase: PhaseState) -> int:
+        """The slots that are promised to the job of a phase; 0 without a promise."""
+        promise = self.open.get(phase.id.job)
+        return 0 if promise is None else promise.decision.slots
+
     def comes_first(self, phase: PhaseState) -> bool:
         """Whether a phase is guaranteed slots by a promise that is due, and lacks some."""
         promise = self.open.get(phase.id.job)
