@@ -127,6 +127,9 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) ->
         with pytest.raises(InputError, match=text):
             server.submit({"command": ["true"]}, job), text
     assert server.get("/v1/jobs")["jobs"] == []
+    with pytest.raises(InputError, match="colour"):
+        server.submit({"command": ["true"], "array_index": 0}, wrong[5][0])
+    assert server.submit({"command": ["true"]}) == ["1"]  # No number is used up.
 
 
 def test_jobs_wait_for_others_also_for_earlier_ones(server: RunningServer) -> None:
