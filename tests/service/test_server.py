@@ -207,8 +207,11 @@ def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
     server.post(f"/v1/jobs/{job}/hold")
     held = server.get(f"/v1/jobs/{job}/explain")["waiting"]
     assert (held["reason"], held["remedy"]) == ("held", f"`slotwise release {job}`")
+    counts = server.get("/v1")["jobs"]
+    assert (counts["running"], counts["queued"], counts["held"]) == (2, 0, 1)
+    assert [one["name"] for one in server.get("/v1/pools")["pools"]] == ["default"]
     server.post(f"/v1/jobs/{job}/release")
-    (pool,) = (one for one in server.get("/v1/pools")["pools"] if one["name"] == "default")
+    (pool,) = server.get("/v1/pools")["pools"]
     assert (pool["held"], pool["running"], pool["queued"]) == (2, 2, 1)
     (worker,) = server.get("/v1/workers")["workers"]
     assert (worker["slots"], worker["busy"]) == (2, 2)

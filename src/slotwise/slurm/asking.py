@@ -337,10 +337,7 @@ _SHOWN: dict[str, Callable[[Sequence[str], str], None]] = {
 def _pools(transport: Transport) -> list[str]:
     """The names of the pools, that of jobs without one first."""
     names = [str(pool["name"]) for pool in transport.get("/v1/pools")["pools"]]
-    return [
-        DEFAULT_POOL,
-        *(printable(one) for one in names if one not in (DEFAULT_POOL, "held")),
-    ]
+    return [DEFAULT_POOL, *(printable(one) for one in names if one != DEFAULT_POOL)]
 
 
 def sacctmgr(arguments: Sequence[str]) -> int:
