@@ -322,8 +322,9 @@ def test_tokens_of_a_user_are_for_this_user_only(
     assert credential_for("https://a:1") == Credential("slw_1", '/c "a".pem')
     assert credential_for("https://b:1") == Credential("slw_2")
     monkeypatch.setenv("SLOTWISE_TOKEN", "slw_3")
-    assert credential_for("https://a:1") == Credential("slw_3", '/c "a".pem')
-    assert credential_for("https://c:1") == Credential("slw_3")
+    variable = "SLOTWISE_TOKEN"
+    assert credential_for("https://a:1") == Credential("slw_3", '/c "a".pem', variable)
+    assert credential_for("https://c:1") == Credential("slw_3", None, variable)
     assert store_credential("https://a:1", None)
     assert not store_credential("https://a:1", None)
     assert "slw_2" in tokens_file().read_text()
@@ -641,6 +642,8 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     assert f"is at {team.url}" in slotwise("login", plain, given=token)[2]
     code, _, error = slotwise("login", team.url, "--ca", team.ca, given=token)
     assert (code, "you are ann" in error) == (0, True)
+    stale = slotwise("list", SLOTWISE_TOKEN="slw_x_y")[2]
+    assert "unknown, revoked or too old; SLOTWISE_TOKEN states it" in stale
     words = ("--pool", "vision", "--env", "GREETING", "--env", "B=c", "--cwd", str(team.folder))
     code, printed, _ = slotwise(
         "submit",
