@@ -550,6 +550,9 @@ def test_tokens_are_made_listed_and_revoked(team: Team) -> None:
     listed = ann.get("/v1/tokens")["tokens"]
     assert {one["user"] for one in listed} == {"ann"}
     assert made["token"] not in json.dumps(listed)
+    for days in (None, 2):
+        assert ann.post("/v1/tokens", {"days": days})["expires"] == made["expires"]
+    assert ann.post("/v1/tokens", {"days": 0.5})["expires"] < made["expires"]
     with refused("forbidden"):
         ann.post("/v1/tokens", {"user": "bob"})
     assert {"ann", "ada"} <= {
