@@ -120,6 +120,8 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) ->
         ({"command": ["true"], "slots_max": -1}, "slots_max"),
         ({"command": ["true"], "resources": {"memory": "900 TiB"}}, "memory"),
         ({"command": ["true"], "restart": "no"}, "restart"),
+        ({"command": ["true"], "name": "red\x1b[31m"}, "control character"),
+        ({"command": ["true"], "name": 5}, "name"),
         ({"command": ["true"], "colour": 1}, "colour"),
         ({}, "job"),
     ]
@@ -128,7 +130,7 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) ->
             server.submit({"command": ["true"]}, job), text
     assert server.get("/v1/jobs")["jobs"] == []
     with pytest.raises(InputError, match="colour"):
-        server.submit({"command": ["true"], "array_index": 0}, wrong[5][0])
+        server.submit({"command": ["true"], "array_index": 0}, wrong[-2][0])
     assert server.submit({"command": ["true"]}) == ["1"]  # No number is used up.
 
 
