@@ -667,7 +667,9 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     assert url.startswith(f"{team.url}/login?code=")
     assert team.ask("GET", url.removeprefix(team.url).strip()).status == 200
     id = token.split("_")[1]
-    assert id in slotwise("token", "list")[1]
+    listed = slotwise("token", "list")[1]
+    assert id in listed
+    assert "ends in 90 d" in listed
     assert "revoked" in slotwise("token", "revoke", id)[2]
     assert "unknown, revoked or too old" in slotwise("list")[2]
     assert slotwise("logout", team.url)[0] == 0
