@@ -433,6 +433,22 @@ def test_a_user_submits_to_its_pools(team: Team) -> None:
     ann.post(job_path(job, "cancel"))
 
 
+def test_the_only_pool_of_a_user_is_that_of_its_jobs(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that name no pool; calls, too."""
+    (job,) = team.submit("kim", {"command": "true"})
+    assert team.server.job(job)["pool"] == "vision"
+    monkeypatch.setenv("SSL_CERT_FILE", team.ca)
+    monkeypatch.setenv("SLOTWISE_TOKEN", team.token("kim"))
+    with Client(team.url) as client:
+        call = client.submit(abs, -1)
+        assert call.result(60) == 1
+    assert team.server.job(call.job)["pool"] == "vision"
+    with refused("forbidden"):
+        team.submit("kim", {"command": "true", "pool": "dev"})
+
+
 def test_only_an_administrator_names_another_user(team: Team) -> None:
     """In the submission, in an entry, or in the options of calls."""
     entry = {"command": "true", "pool": "research"}

@@ -23,6 +23,7 @@ from slotwise.service.engine.rights import (
     check_names,
     check_sees,
     check_submits,
+    with_pool,
 )
 from slotwise.service.planned.hosted import TASKS_MAX
 from slotwise.service.settings import HELD
@@ -131,7 +132,7 @@ class _JobBatch:
         given, engine = self._given, self._engine
         if not 0 < len(given.jobs) <= JOBS_MAX:
             raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
-        entries = [Submitted.of(stated, self._now) for stated in given.jobs]
+        entries = self._entries()
         try:
             numbered, entries = self._numbered(entries)
             for (_, id), one in zip(numbered, entries, strict=True):
@@ -161,7 +162,7 @@ class _JobBatch:
     def planned(self) -> list[Job]:
         if len(self._given.jobs) > PLANNED_MAX:
             raise LimitError(f"{len(self._given.jobs)} jobs; ask about {PLANNED_MAX} at once")
-        entries = [Submitted.of(stated, self._now) for stated in self._given.jobs]
+        entries = self._entries()
         try:
             for one in entries:
                 id = stated = _stated_id(one.entry) or "new"
@@ -181,6 +182,11 @@ class _JobBatch:
             return jobs
         finally:
             self._discard()
+
+    def _entries(self) -> list[Submitted]:
+        found, by = [Submitted.of(one, self._now) for one in self._given.jobs], self._given.by
+        settings = self._engine.settings
+        return [replace(one, entry=with_pool(by, one.entry, settings)) for one in found]
 
     def _discard(self) -> None:
         for _, execution in self._found:
