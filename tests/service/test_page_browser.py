@@ -309,6 +309,7 @@ def test_the_page_fits_its_window(served: NetworkServer, ann: Any, width: int) -
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
     assert ann.evaluate("document.documentElement.scrollWidth") <= width
+    assert ann.evaluate("place.scrollWidth <= place.clientWidth"), "the user is cut"
     ann.locator(f"#own-jobs > li[data-key={job}] .name").click()
     assert ann.get_by_role("dialog").bounding_box()["width"] <= width
     ann.get_by_role("dialog").get_by_role("button", name="Cancel").click()
