@@ -17,7 +17,9 @@ functions. There, all jobs are forecast as they arrive. Without logs, a made-up 
     width     seconds, median and mean; beside that of the best of three baselines made of past
               waits, which are widened or narrowed to the same coverage
     error     of the median, seconds
-    cost      milliseconds of a processor for all jobs of a forecast, and for each job
+    cost      milliseconds of a processor for all jobs of a forecast, and for each job; without
+              logs, also for 1,000 and 10,000 waiting jobs of one and of 20 tasks, and how old
+              forecasts get if they take 2 % of a processor
 """
 
 from __future__ import annotations
@@ -26,26 +28,29 @@ import argparse
 import time
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, log2
 from pathlib import Path
 
 import numpy as np
 
+import check as checking
 from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision
 from slotwise.core.events import Event, JobArrived, launches
 from slotwise.core.job import Job, Phase, Tasks
-from slotwise.core.loop import Record, run
+from slotwise.core.loop import Record, run, turn
+from slotwise.core.pools import Pool
 from slotwise.core.state import State
 from slotwise.forecast.calibration import FEW_JOBS, LONG_QUEUE, SHORT_QUEUE
 from slotwise.forecast.eta import Eta
 from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import situation_of
 from slotwise.policy.scheduler import make_scheduler
+from slotwise.sessions.forecasting import PROCESSOR_PART
 from slotwise.workload.swf import read_swf
 from slotwise.workload.swim import SwimRates, read_swim
 
@@ -413,11 +418,67 @@ def main() -> None:
         logs += [(calls(), name) for name in ("fair", "flex")]
     if not logs:
         logs = [(Log("made up", *made_up()), options.scheduler)]
+        show_ages()
     shown = {}
     for log, scheduler in logs:
         shown[f"{log.name}, {scheduler}"] = report(log, scheduler, options.cases)
     if options.plot:
         write_plot(shown, options.plot)
+
+
+def show_ages() -> None:
+    """How old forecasts of many jobs get."""
+    print("jobs     tasks  scheduler  seconds of a processor  age, seconds")
+    for jobs in (1_000, 10_000):
+        for tasks in (1, 20):
+            for scheduler in ("fair", "flex", "easy"):
+                seconds = seconds_of_forecast(jobs, tasks, scheduler)
+                age = seconds / PROCESSOR_PART
+                print(f"{jobs:6,} {tasks:6} {scheduler:>10} {seconds:23.2f} {age:12.1f}")
+
+
+def seconds_of_forecast(count: int, tasks: int, scheduler: str) -> float:
+    """What one forecast of this many waiting jobs takes, in ten pools and on 100 slots."""
+    cluster, rng = Cluster.of_slots(100), np.random.default_rng(0)
+    state = State(cluster, [Pool(f"p{number}") for number in range(10)])
+    jobs = [
+        Job(
+            f"j{number}",
+            (Phase("run", Tasks(tasks, float(rng.lognormal(3, 1)))),),
+            pool=f"p{number % 10}",
+            user=f"u{number % 30}",
+            program=f"g{number % 30}",
+        )
+        for number in range(count)
+    ]
+    backend, decider = SimulatedBackend(cluster, jobs), make_scheduler(scheduler)
+    forecaster = Forecaster(cluster)
+
+    def note(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
+        forecaster.on_turn(state, now, events, decisions)
+
+    turn(decider, backend, state, note, backend.wait(0.0))
+    for _ in range(60):
+        turn(decider, backend, state, note, backend.wait(None))
+    forecaster.forecast(situation_of(state, scheduler, "response"))
+    began = time.thread_time()
+    forecaster.forecast(situation_of(state, scheduler, "response"))
+    return time.thread_time() - began
+
+
+def check() -> Iterator[checking.Result]:
+    """Ages of forecasts, and the coverage of a made-up log."""
+    for jobs, goal in ((1_000, 10.0), (10_000, 60.0)):
+        for scheduler in ("fair", "flex", "easy"):
+            age = seconds_of_forecast(jobs, 20, scheduler) / PROCESSOR_PART
+            yield checking.Result(f"age with {jobs:,} jobs, {scheduler}", age, goal, "s")
+    log = Log("made up", *made_up(1_500))
+    cases, _ = forecast_log(log, "easy", 400)
+    for what in ("start", "end"):
+        held = ranges_of(cases, what, WEEK).held
+        missed = abs(float(held.mean()) - 0.8)
+        name = f"coverage of {what}s, from 0.8"
+        yield checking.Result(name, missed, 0.1, "of the ranges", noise=checking.TIMED)
 
 
 def write_plot(shown: Mapping[str, Sequence[Case]], path: Path) -> None:
@@ -457,4 +518,4 @@ def write_plot(shown: Mapping[str, Sequence[Case]], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    checking.serve(main, check)

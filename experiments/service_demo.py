@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from slotwise.service.clients.transport import Transport
 
@@ -149,6 +150,7 @@ def _act(folder: Path, run: Shell, console: Console) -> None:
     lost = before.keys() - after.keys()
     assert not lost, lost
     console.print(f"started again: all {len(before)} jobs are there, none is lost")
+    asked, said = time.time(), _forecasts(run, after)
     for user in users:
         assert user.wait() == 0, user.args
     console.print(run("wait", *before), end="")
@@ -156,11 +158,41 @@ def _act(folder: Path, run: Shell, console: Console) -> None:
     assert set(states.values()) == {"done"}, states
     again = sum(one["restarts"] for one in _jobs(run).values())
     console.print(f"all {len(states)} jobs are done; {again} of them ran calls again")
+    _show_forecasts(run, asked, said, console)
     console.print("$ slotwise logs imports-17")
     printed = run("logs", "imports-17").strip()
     counted = _imports(folder / "text" / "book-17.txt")
     assert printed == str(counted), (printed, counted)
     console.print(printed)
+
+
+def _forecasts(run: Shell, jobs: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """When the server says that each open job ends, as Unix seconds."""
+    said = {}
+    for job in jobs:
+        found = run.transport.get(f"/v1/jobs/{job}/eta", timeout=10)["eta"]
+        if found is not None and found["end"]["high"] is not None:
+            said[job] = found["end"]["low"], found["end"]["high"]
+    return said
+
+
+def _show_forecasts(
+    run: Shell, asked: float, said: dict[str, tuple[float, float]], console: Console
+) -> None:
+    """The ranges beside what happened."""
+    ended = {name: one["ended"] for name, one in _jobs(run).items()}
+    table = Table("job", "was to end after", "ended after", box=None, pad_edge=False)
+    within = 0
+    for job, (low, high) in said.items():
+        held = low <= ended[job] <= high
+        within += held
+        span = f"{max(0.0, low - asked):.1f} to {high - asked:.1f} s"
+        table.add_row(job, span, f"{ended[job] - asked:.1f} s{'' if held else ', not within'}")
+    console.print("what `slotwise eta` said after the restart, beside what happened:")
+    console.print(table)
+    console.print(
+        f"{within} of {len(said)} ranges of 80 % held, on a server that knew no job yet"
+    )
 
 
 def _jobs(run: Shell) -> dict[str, dict[str, Any]]:

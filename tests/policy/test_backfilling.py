@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oracles import backfilling as oracle
 from oracles.backfilling import Rigid
-from properties import test_requests
+from properties import test_changing_hosts, test_requests
 from properties.test_runs import reread
 from properties.test_wide import Case, check_slots
 from slotwise.backends.simulated.simulation import Fault, Outage, Simulation
@@ -151,6 +151,23 @@ def test_all_jobs_end_and_each_decision_repeats(simulated: Simulated, case: Case
     ended = watch.state.completed.keys() | watch.state.failed.keys()
     assert ended == {job.id for job in case.jobs}
     check_slots(case, watch.log)
+    assert replay_log(reread(watch.log)).is_identical
+
+
+@pytest.mark.parametrize("name", BACKFILLINGS)
+@given(case=test_changing_hosts.cases())
+@settings(max_examples=examples(10, slow=60), deadline=None)
+def test_jobs_end_on_hosts_that_come_and_go(
+    simulated: Simulated, name: str, case: test_changing_hosts.Case
+) -> None:
+    """Nothing runs where it cannot, and each decision repeats."""
+    pools = tuple(replace(pool, preemption=None) for pool in case.pools)
+    truth = case.simulation
+    told = {"parameters": truth.troubles(case.cluster, case.cluster)}
+    watch = simulated(case.jobs, case.cluster, pools, name, truth, **told)
+    ended = watch.state.completed.keys() | watch.state.failed.keys()
+    assert ended == {job.id for job in case.jobs}
+    test_changing_hosts.follow(case, watch.log)
     assert replay_log(reread(watch.log)).is_identical
 
 

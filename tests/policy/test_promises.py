@@ -19,7 +19,7 @@ from slotwise.core.decisions import (
     Preempt,
     RefusePromise,
 )
-from slotwise.core.events import HostRemoved, PoolsChanged
+from slotwise.core.events import HostRemoved, JobArrived, PoolsChanged
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Log
 from slotwise.core.pools import Pool, Preemption
@@ -255,8 +255,6 @@ def test_replaced_pools_are_the_cause() -> None:
     state = State(FOUR, [Pool("a")])
     asking = job("j", 4, 5.0, promise=6.0, pool="a")
     found = answer(state, asking, Fair())
-    from slotwise.core.events import JobArrived
-
     state.at(0.0)
     state.apply(JobArrived(0.0, asking))
     state.apply(found)
@@ -371,16 +369,14 @@ def runs(draw: st.DrawFn) -> tuple[list[Job], Cluster, list[Pool]]:
     return jobs, cluster, pools
 
 
-@given(runs(), st.sampled_from(["fair", "flex"]))
+@given(case=runs(), name=st.sampled_from(["fair", "flex"]))
 @settings(max_examples=examples(40, slow=1500))
 def test_every_promise_is_kept_with_exact_estimates(
-    case: tuple[list[Job], Cluster, list[Pool]], name: str
+    simulated: Runs, case: tuple[list[Job], Cluster, list[Pool]], name: str
 ) -> None:
     """The state is checked in each turn, and the log repeats every decision."""
-    from conftest import simulate_checked
-
     jobs, cluster, pools = case
-    watch = simulate_checked(jobs, cluster, pools, name)
+    watch = simulated(jobs, cluster, pools, name)
     assert broken(watch.log) == {}
     assert replay_log(watch.log).is_identical
     guaranteed = [

@@ -37,7 +37,8 @@ def test_a_promise_survives_a_crash(
     server = make_server("--slots", "1", "--scheduler", "fair")
     long = ("--time-limit", "100", "--promise", "5m", "--", "sleep", "90")
     assert submitted(server.url, "--id", "a", *long).exit_code == 0
-    assert submitted(server.url, "--id", "b", *long).exit_code == 0
+    done = submitted(server.url, "--id", "b", *long)
+    assert done.exit_code == 0, done.stderr
     refused = submitted(server.url, "--id", "c", "--array", "4", *long)
     assert refused.exit_code == 2
     assert re.search(

@@ -40,13 +40,15 @@ def test_a_promise_is_accepted_or_refused_with_a_date() -> None:
 def test_a_refusal_names_a_time_of_day(session: Any) -> None:
     """Also of a command, and from a server; nothing was begun."""
     before = len(session.jobs())
-    with pytest.raises(Exception, match="cannot be promised") as refused:
+    with pytest.raises(PromiseRefused, match="cannot be promised") as refused:
         session.command(["true"], work=600.0, id="long", promise="5m")
+    assert refused.value.earliest is not None
+    assert 595 < refused.value.earliest - time.time() < 605
     times = re.findall(r"\d\d:\d\d:\d\d", str(refused.value))
     assert len(times) == 2
     assert all(datetime.strptime(one, "%H:%M:%S") for one in times)
     assert len(session.jobs()) == before
-    accepted = session.command(["true"], work=0.5, id="short", promise="5m", pool="any")
+    accepted = session.command(["true"], work=0.5, id="short", promise="5m")
     assert accepted.result(PATIENCE)
 
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, Self, TypeVar
 
 from slotwise.core.decisions import Launch
 from slotwise.core.estimation import (
+    COUNT,
     MIN_WORK,
     WITHIN,
     Normal,
@@ -121,7 +122,7 @@ class PhaseWork:
         """The logarithm of the real over the stated work of its tasks, common to all of them.
 
         And the variance of single tasks around that. Both are 0 as long as stated work is
-        exact.
+        exact. After few observations the variance is larger than that of an estimate.
         """
         if self._is_stated and self.learned.is_exact:
             return EXACTLY, 0.0
@@ -130,7 +131,8 @@ class PhaseWork:
             ratio = max(self._observed, MIN_WORK) / max(finished, MIN_WORK)
             return Normal(log(ratio), WITHIN / done), WITHIN
         found = self.learned.estimate(self._source, self._of_job, self._scale).log
-        return Normal(found.mean - log(max(self._mean, MIN_WORK)), found.variance), WITHIN
+        variance = found.variance * (1 + COUNT / max(1, self.learned.count))
+        return Normal(found.mean - log(max(self._mean, MIN_WORK)), variance), WITHIN
 
     @property
     def longest(self) -> float:
@@ -398,6 +400,11 @@ class Learned:
         self.changes = 0
         self._sources: dict[TaskSource, TaskSource] = {}
         self.is_exact = True
+
+    @property
+    def count(self) -> int:
+        """The number of phases with finished tasks that were counted."""
+        return self._count
 
     def source(self, pool: str, program: str, phase: str) -> TaskSource:
         """A source; equal ones are mostly the same object, so that phases share it."""

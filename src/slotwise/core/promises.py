@@ -7,12 +7,11 @@ It begins as late as the remaining tasks of the job allow. What is decided on pr
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, exp, inf, log, nextafter, sqrt
+from math import ceil, erfc, exp, inf, log, nextafter, sqrt
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import (
@@ -43,12 +42,26 @@ from slotwise.core.objective import met_until
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.phase_work import PhaseWork
 from slotwise.core.pool_state import PoolState, path_to
-from slotwise.core.tolerances import CLOSE
+from slotwise.core.tolerances import CLOSE, ROUNDING
 
 CONFIDENCE = 0.95
-"""The part of cases in which work, and the end of a running task, is at most as assumed."""
+"""The part of cases in which running tasks hold at most the slots that are assumed."""
+
+SURE = 0.98
+"""The same of the work of a promised job: together they keep 95 % of the promises."""
 
 STANDARD = NormalDist()
+
+COMMON = STANDARD.inv_cdf(CONFIDENCE)
+"""Standard deviations above the mean."""
+
+HALF = 0.5
+"""Of a slot: a count that is normal exceeds whole slots from there on."""
+
+STEPS = (0.0, -1.6, -1.0, -0.5, 0.4, 0.8, 1.2, 1.7, 2.5)
+"""Standard deviations at which the slots that are left over time change; the median first."""
+
+ROOT_2 = sqrt(2.0)
 
 OVERDUE = 0.2
 """A task that has exceeded all that its estimate allows is assumed to need this part of the
@@ -68,41 +81,57 @@ def factor_of(work: PhaseWork, done: int, rounds: int = 1, at_once: int = 1) -> 
     does: what all tasks have in common counts once, what is of each counts by its extremes.
     """
     error, within = work.error(done)
-    common = STANDARD.inv_cdf(CONFIDENCE)
-    single = STANDARD.inv_cdf(CONFIDENCE ** (1 / at_once))
+    common, single = STANDARD.inv_cdf(SURE), STANDARD.inv_cdf(SURE ** (1 / at_once))
     variance = common * common * error.variance + single * single * within / rounds
     return exp(error.mean + sqrt(variance))
 
 
-def latest_ends(
-    phase: PhaseState, now: float, without: Collection[str] = ()
-) -> Iterator[float]:
-    """When the running tasks of a phase will have ended, each at the confidence.
+class Lasting(NamedTuple):
+    """How long tasks of a phase may take: the logarithm of real by stated work is normal.
 
-    Those on the hosts `without` are left out: their slots are not shared.
+    most  the seconds after which they are stopped
     """
-    error, within = phase.work.error(phase.done)
-    deviation = sqrt(error.variance + within)
-    factor = exp(error.mean + STANDARD.inv_cdf(CONFIDENCE) * deviation)
-    most = phase.job.time_limit or inf  # It is stopped then.
-    for task, (launch, started, speed) in phase.launches.items():
-        if launch.host in without:
-            continue
-        expected = phase.work.expected(task) / speed
-        seconds = expected * factor
-        if started + seconds <= now:
-            seconds = _if_late(now - started, expected, error.mean, deviation)
-        yield max(now, started + min(seconds, most))
 
+    mean: float
+    deviation: float
+    most: float
 
-def _if_late(elapsed: float, expected: float, mean: float, deviation: float) -> float:
-    """The time of a task that has run for longer than assumed, at the confidence."""
-    if deviation and expected > 0 and elapsed > 0:
-        passed = STANDARD.cdf((log(elapsed / expected) - mean) / deviation)
-        if passed < 1 - FAR_TAIL:
-            ahead = STANDARD.inv_cdf(passed + CONFIDENCE * (1 - passed))
-            return expected * exp(mean + deviation * ahead)
-    return elapsed * (1 + OVERDUE)
+    @classmethod
+    def of(cls, phase: PhaseState) -> Self:
+        """That of the tasks of a phase, by what is known now."""
+        error, within = phase.work.error(phase.done)
+        return cls(error.mean, sqrt(error.variance + within), phase.job.time_limit or inf)
+
+    def chance(self, expected: float, started: float, now: float, at: float) -> float:
+        """The probability that a task which runs now still runs at a later instant.
+
+        expected  its stated work, in seconds on its host
+        """
+        seconds, elapsed = at - started, now - started
+        rounding = CLOSE * expected + ROUNDING * abs(at)
+        if seconds >= self.most - rounding:
+            return 0.0
+        usual = expected * exp(self.mean)
+        passed = 0.0
+        if self.deviation and expected > 0:
+            passed = self._longer(expected, elapsed)
+        if passed < FAR_TAIL:
+            longest = usual if elapsed < usual else elapsed * (1 + OVERDUE)
+            return float(seconds < longest - rounding)
+        return self._longer(expected, seconds) / passed
+
+    def _longer(self, expected: float, seconds: float) -> float:
+        """The probability that a task takes longer than that."""
+        if seconds <= 0:
+            return 1.0
+        return erfc((log(seconds / expected) - self.mean) / (self.deviation * ROOT_2)) / 2
+
+    def quantiles(self, expected: float, started: float) -> tuple[float, ...]:
+        """Instants by which a task ends with increasing probability."""
+        usual = (
+            exp(self.mean + at * self.deviation) for at in STEPS[: 9 if self.deviation else 1]
+        )
+        return tuple(started + min(expected * factor, self.most) for factor in usual)
 
 
 class TasksLeft(NamedTuple):
@@ -183,78 +212,126 @@ class OpenPromise:
         return nextafter(met_until(self.decision.at), inf)
 
 
+class Held:
+    """Slots that may be held at some instants: mean and variance, of independent tasks."""
+
+    __slots__ = ("mean", "variance")
+
+    def __init__(self, count: int) -> None:
+        self.mean, self.variance = [0.0] * count, [0.0] * count
+
+    def add(self, number: int, slots: float, chance: float) -> None:
+        """Add slots that are held at an instant with this probability."""
+        self.mean[number] += slots * chance
+        self.variance[number] += slots * slots * chance * (1 - chance)
+
+    def most(self, number: int, slots: float = 0.0, chance: float = 0.0) -> float:
+        """The slots at the confidence, with these; numbers are rounded from halves on."""
+        variance = self.variance[number] + slots * slots * chance * (1 - chance)
+        return self.mean[number] + slots * chance + COMMON * sqrt(variance) - HALF
+
+
+def add_running(
+    held: Held,
+    phase: PhaseState,
+    now: float,
+    times: Sequence[float],
+    lost: Collection[str] = (),
+    *,
+    are_alike: bool = False,
+) -> None:
+    """Add the running tasks of a phase. Those on `lost` hosts hold no slots that are shared.
+
+    Until one is done, its tasks are late together: they have the error of their estimate in
+    common. Afterwards they are independent.
+    """
+    lasting, together = Lasting.of(phase), Held(len(times))
+    for task, (launch, started, speed) in phase.launches.items():
+        if launch.host not in lost:
+            expected = phase.work.expected(task) / speed
+            for number, at in enumerate(times):
+                if not (chance := lasting.chance(expected, started, now, at)):
+                    break
+                together.add(number, phase.width, chance)
+    for number, mean in enumerate(together.mean):
+        variance = together.variance[number]
+        if are_alike and not phase.done:
+            variance = max(variance, mean * (phase.running - mean))
+        held.mean[number] += mean
+        held.variance[number] += variance
+
+
 class Rooms:
     """The slots that are left at the beginnings of the reservations of one kind of slot.
 
     Of all slots, and of the shares with a max share that hold a promised job. Running tasks
-    count until their latest ends, and a promised job with what it has reserved, or holds if
-    that is more. Only beginnings matter: after each, room only grows until the next one.
+    count as far as they may still run then, and a promised job with what it has reserved, or
+    holds if that is more. Only beginnings matter: room only grows until the next one.
     """
 
-    def __init__(self, times: Sequence[float], slots: Mapping[PoolState, float]) -> None:
-        self._times = times
-        self._left = {share: [most] * len(times) for share, most in slots.items()}
-        self._promises: dict[str, OpenPromise] = {}
-        self._held: dict[str, int] = {}
-
-    def permits(self, phase: PhaseState, until: float) -> bool:
-        """Whether a launch of a phase that holds its slots until an instant leaves enough."""
-        needs = self._needed(phase, until)
-        return all(
-            need <= max(0, left)
-            for share in self._shares(phase)
-            for need, left in zip(needs, self._left[share], strict=False)
-        )
-
-    def take(self, phase: PhaseState, until: float, slots: int) -> None:
-        """Count slots that were launched in."""
-        needs = self._needed(phase, until, slots)
-        for share in self._shares(phase):
-            left = self._left[share]
-            for number, need in enumerate(needs):
-                left[number] -= need
-        if phase.id.job in self._held:
-            self._held[phase.id.job] += slots
-
-    def hold(self, phases: Iterable[tuple[PhaseState, Sequence[float]]]) -> None:
-        """Count what runs: phases with the latest ends of their tasks. O(tasks log times)."""
-        held = {share: [0] * (len(self._times) + 1) for share in self._left}
-        for phase, ends in phases:
-            for share in self._shares(phase):
-                for end in ends:
-                    held[share][self._before(end)] += phase.width
-        for share, before in held.items():
-            later = 0
-            for number in reversed(range(len(self._times))):
-                later += before[number + 1]
-                self._left[share][number] -= later
-
-    def reserve(
-        self, promise: OpenPromise, phases: Sequence[tuple[PhaseState, Sequence[float]]]
+    def __init__(
+        self, now: float, times: Sequence[float], slots: Mapping[PoolState, float]
     ) -> None:
-        """Count what a promised job has reserved, beside what its tasks hold then."""
-        one = promise.decision
-        self._promises[one.job] = promise
-        self._held[one.job] = sum(phase.running for phase, _ in phases)
+        self._now, self._times = now, times
+        self._left = {share: [most] * len(times) for share, most in slots.items()}
+        self._held = {share: Held(len(times)) for share in slots}
+        self._own: dict[str, tuple[OpenPromise, int]] = {}  # with the slots that it holds
+
+    def permits(self, phase: PhaseState, speed: float) -> bool:
+        """Whether a launch of a phase leaves enough slots."""
+        shares = self._shares(phase)
+        for number, slots, chance in self._needed(phase, speed, phase.unit):
+            for share in shares if slots else ():
+                room = max(0, self._left[share][number])
+                if self._held[share].most(number, slots, chance) > room:
+                    return False
+        return True
+
+    def take(self, phase: PhaseState, speed: float) -> None:
+        """Count a task that is launched."""
+        for number, slots, chance in self._needed(phase, speed, phase.width):
+            for share in self._shares(phase):
+                self._held[share].add(number, slots, chance)
+        if (own := self._own.get(phase.id.job)) is not None:
+            self._own[phase.id.job] = own[0], own[1] + phase.width
+
+    def hold(self, phase: PhaseState, lost: Collection[str]) -> None:
+        """Count the running tasks of a phase, but not in the reservation of its own job."""
+        held = Held(len(self._times))
+        add_running(held, phase, self._now, self._times, lost)
+        for number, mean in enumerate(held.mean):
+            for share in (
+                self._shares(phase) if mean and not self._is_own(phase, number) else ()
+            ):
+                self._held[share].mean[number] += mean
+                self._held[share].variance[number] += held.variance[number]
+
+    def reserve(self, promise: OpenPromise, phases: Sequence[PhaseState]) -> None:
+        """Count what a promised job has reserved; before `hold` of its phases."""
+        running = sum(phase.running for phase in phases)
+        self._own[promise.decision.job] = promise, running
+        for number in range(len(self._times)):
+            for share in self._shares(phases[0]) if self._is_own(phases[0], number) else ():
+                self._left[share][number] -= max(promise.decision.slots, running)
+
+    def _is_own(self, phase: PhaseState, number: int) -> bool:
+        """Whether an instant lies in the reservation of the job of a phase."""
+        own, at = self._own.get(phase.id.job), self._times[number]
+        return own is not None and own[0].begins <= at < own[0].decision.until
+
+    def _needed(
+        self, phase: PhaseState, speed: float, slots: int
+    ) -> Iterator[tuple[int, int, float]]:
+        """The slots that a launch takes at each instant, and with which probability."""
+        lasting, now = Lasting.of(phase), self._now
+        expected, own = phase.work.longest / speed, self._own.get(phase.id.job)
         for number, at in enumerate(self._times):
-            if promise.begins <= at < one.until or (at == self._times[0] > promise.begins):
-                held = sum(phase.width for phase, ends in phases for end in ends if end > at)
-                for share in self._shares(phases[0][0]):
-                    self._left[share][number] -= max(0, one.slots - held)
-
-    def _needed(self, phase: PhaseState, until: float, slots: int | None = None) -> list[int]:
-        """The slots that a launch takes at each beginning before its end."""
-        slots = phase.unit if slots is None else slots
-        times = self._times[: self._before(until)]
-        promise = self._promises.get(phase.id.job)
-        if promise is None:
-            return [slots] * len(times)
-        more = self._held[phase.id.job] + slots - promise.decision.slots
-        own, end = max(0, min(slots, more)), promise.decision.until
-        return [own if promise.begins <= at < end else slots for at in times]
-
-    def _before(self, end: float) -> int:
-        return bisect_left(self._times, end - CLOSE * abs(end))
+            if not (chance := lasting.chance(expected, now, now, at)):
+                return
+            more = slots
+            if own is not None and self._is_own(phase, number):
+                more = max(0, min(slots, own[1] + slots - own[0].decision.slots))
+            yield number, more, chance
 
     def _shares(self, phase: PhaseState) -> list[PoolState]:
         return [share for share in (phase.pool, *phase.pool.above) if share in self._left]
@@ -332,7 +409,7 @@ class OpenPromises:
     ) -> None:
         """Find the latest starts, and the room beside all promises, unless nothing changed.
 
-        O(running tasks + promises), for the kinds of slots with promises.
+        O(running tasks * promises), for the kinds of slots with promises.
         """
         for job in [job for job in (*self.asked, *self.open) if not self._phases_of(job)]:
             self.end(job)
@@ -355,7 +432,9 @@ class OpenPromises:
     ) -> Rooms:
         promises = [one for one in self.open.values() if one.decision.kind == kind]
         live = [one for one in promises if one.begins < one.decision.until > now]
-        times = sorted({max(now, one.begins) for one in live})
+        for one in live:  # What is due has begun.
+            one.begins = max(now, one.begins)
+        times = sorted({one.begins for one in live})
         most: dict[PoolState, float] = {}
         for one in live:
             for share in path_to(self._phases_of(one.decision.job)[0].pool):
@@ -363,12 +442,12 @@ class OpenPromises:
                     most[share] = slots
                 elif share.max_share < inf and share.total is None:
                     most[share] = share.max_on_responsive
-        rooms = Rooms(times, most)
-        ends = {one.id: list(latest_ends(one, now, lost)) for one in holding if one.launches}
-        rooms.hold((one, ends[one.id]) for one in holding if one.launches)
+        rooms = Rooms(now, times, most)
         for one in live:
-            phases = self._phases_of(one.decision.job)
-            rooms.reserve(one, [(phase, ends.get(phase.id, ())) for phase in phases])
+            rooms.reserve(one, self._phases_of(one.decision.job))
+        for phase in holding:
+            if phase.launches:
+                rooms.hold(phase, lost)
         return rooms
 
     def permits(self, phase: PhaseState) -> bool:
@@ -379,7 +458,7 @@ class OpenPromises:
         rooms = self._rooms.get(phase.slot_kind) if self._rooms else None
         if rooms is None or self._is_below_least(phase):
             return True
-        return rooms.permits(phase, _end_of(phase, self._at, self._speed))
+        return rooms.permits(phase, self._speed)
 
     def _is_below_least(self, phase: PhaseState) -> bool:
         """Whether a phase, or a pool that it is in, holds less than its own min share.
@@ -410,11 +489,16 @@ class OpenPromises:
         """A task is launched; for a min share, also if that leaves too few slots."""
         rooms = self._rooms.get(phase.slot_kind) if self._rooms else None
         if rooms is not None:
-            until = _end_of(phase, self._at, self._speed)
             is_first = not phase.is_gang or not phase.running
-            if is_first and phase.id.job not in self.open and not rooms.permits(phase, until):
+            if (
+                is_first
+                and phase.id.job not in self.open
+                and not rooms.permits(phase, self._speed)
+            ):
                 self._disturb("min_shares")
-            rooms.take(phase, until, phase.width)
+            rooms.take(phase, self._speed)
+        if phase.pending == 1 and phase.id.job in self.open:
+            self._rooms = None  # All its tasks run, which may end its reservation.
 
     def next_wakeup(self, now: float) -> float:
         """The next instant at which a promise is due, or ends, or is broken; inf if none is."""
@@ -432,12 +516,6 @@ class OpenPromises:
 def slowest(cluster: Cluster) -> float:
     """The speed of the slowest host."""
     return min((host.speed for host in cluster.hosts), default=1.0)
-
-
-def _end_of(phase: PhaseState, now: float, speed: float) -> float:
-    """When a task that begins now will have ended, at the confidence."""
-    seconds = phase.work.longest * factor_of(phase.work, phase.done)
-    return now + min(seconds / speed, phase.job.time_limit or inf)
 
 
 # What decisions on promises change of the state. It is a part of the module of `State`.

@@ -30,10 +30,12 @@ from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.pools import PROMISES_MAX, Pool, PoolTree
 from slotwise.core.promises import (
+    Held,
+    Lasting,
     OpenPromise,
     TasksLeft,
+    add_running,
     factor_of,
-    latest_ends,
     seconds_needed,
     slowest,
 )
@@ -42,6 +44,9 @@ from slotwise.policy.allocator import Allocator
 from slotwise.policy.fair import Fair
 from slotwise.policy.flex import AddOn, Flex
 from slotwise.policy.waterline import water_line
+
+INSTANTS = 128
+"""About the most instants at which running tasks may end that an answer looks at."""
 
 CANDIDATES = 24
 """The most numbers of slots that are tried for a reservation."""
@@ -124,7 +129,7 @@ def answer(
 
     Of the numbers of slots that the share of its pool allows, the one with which it may begin
     latest. `earlier`: further promises that hold. `now`: the present instant, if the job has
-    not arrived. O(running tasks * candidates + promises^2).
+    not arrived. O(running tasks + promises^2), by `INSTANTS`.
     """
     assert job.promise is not None, "only such jobs ask"
     at = job.promise
@@ -297,11 +302,7 @@ class _Timeline:
         capacity = snapshot.capacity(kind)
         shares = pool_shares(pools, job.pool, kind, capacity)
         self.slots_max = min([capacity, *shares.values()])
-        running = [
-            (phase, list(latest_ends(phase, now, snapshot.lost)))
-            for phase in snapshot.holding(kind)
-            if phase.launches
-        ]
+        running = [phase for phase in snapshot.holding(kind) if phase.launches]
         reserved = [
             (snapshot.phases_of(one.decision.job)[0].job.pool, one.decision, one.begins)
             for one in snapshot.promises.open.values()
@@ -309,29 +310,34 @@ class _Timeline:
         ]
         reserved += [(one.job.pool, one.promise, one.promise.begins) for one in earlier]
         edges = [at for _, one, begins in reserved for at in (begins, one.until)]
-        ends = [end for _, of_phase in running for end in of_phase]
-        later = {at for at in (*ends, *edges) if at > now}
-        self._times = times = np.array(sorted({now, *later}))
+        self._times = times = _instants(running, edges, now)
+
+        def held(phases: Iterable[PhaseState]) -> Floats:
+            found = Held(len(times))
+            for phase in phases:
+                add_running(found, phase, now, times.tolist(), snapshot.lost, are_alike=True)
+            return np.array([max(0.0, found.most(number)) for number in range(len(times))])
+
         claimed = [
             (pool, one.slots * ((times >= begins) & (times < one.until)))
             for pool, one, begins in reserved
         ]
         more = [
-            np.maximum(0, slots - _held([r for r in running if r[0].id.job == one.job], times))
+            np.maximum(0, slots - held(p for p in running if p.id.job == one.job))
             for (_, one, _), (_, slots) in zip(reserved, claimed, strict=True)
         ]
-        left = capacity - _unmet(snapshot, kind) - _held(running, times) - sum(more)
+        left = capacity - _unmet(snapshot, kind) - held(running) - sum(more)
         for share in snapshot.shares(kind):
             if share.key not in pools.shares(job.pool, job.phases[0].kind):
                 continue
             if share.max_share < inf and share.total is None:
-                inside = [one for one in running if share in path_to(one[0].pool)]
+                inside = [one for one in running if share in path_to(one.pool)]
                 beside = [
                     slots
                     for slots, (pool, _) in zip(more, claimed, strict=True)
                     if share.name in {one.name for one in pools.path(pool)}
                 ]
-                most = share.max_on_responsive - _held(inside, times) - sum(beside)
+                most = share.max_on_responsive - held(inside) - sum(beside)
                 left = np.minimum(left, most)
         for name, slots in shares.items():
             in_pool = [c for pool, c in claimed if name in {p.name for p in pools.path(pool)}]
@@ -370,15 +376,19 @@ class _Timeline:
             yield begin, inf
 
 
-def _held(running: Iterable[tuple[PhaseState, Sequence[float]]], times: Floats) -> Floats:
-    """The slots that running tasks hold at each of these instants."""
-    held = np.array([(end, phase.width) for phase, ends in running for end in ends])
-    if not len(held):
-        return np.zeros(len(times))
-    held = held[np.argsort(held[:, 0], kind="stable")]
-    ended = np.concatenate([[0.0], np.cumsum(held[:, 1])])
-    found: Floats = ended[-1] - ended[np.searchsorted(held[:, 0], times, side="right")]
-    return found
+def _instants(running: Sequence[PhaseState], edges: Sequence[float], now: float) -> Floats:
+    """The instants at which the room is found; between two of them it only grows.
+
+    Those where tasks may end, of which only some are taken if there are many, and all edges.
+    """
+    ends = set[float]()
+    for phase in running:
+        lasting = Lasting.of(phase)
+        for task, (_, started, speed) in phase.launches.items():
+            ends.update(lasting.quantiles(phase.work.expected(task) / speed, started))
+    later = sorted(at for at in ends if at > now)
+    later = later[:: 1 + len(later) // INSTANTS]
+    return np.array(sorted({now, *later, *(at for at in edges if at > now)}))
 
 
 def _unmet(snapshot: Snapshot, kind: str) -> int:

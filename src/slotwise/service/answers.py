@@ -20,7 +20,12 @@ class PlainResponse(Response):
 
 
 def refusal(
-    status: int, kind: str, message: str, headers: Mapping[str, str] | None = None
+    status: int,
+    kind: str,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> PlainResponse:
-    """An error as JSON."""
-    return PlainResponse({"error": {"kind": kind, "message": message}}, status, headers)
+    """An error as JSON, with further values."""
+    error = {"kind": kind, "message": message, **more}
+    return PlainResponse({"error": error}, status, headers)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from slotwise.core.errors import InputError, SlotwiseError
+from slotwise.core.errors import InputError, PromiseRefused, SlotwiseError
 from slotwise.service.wire import ServerPlace, frames, server_place
 
 if TYPE_CHECKING:
@@ -276,12 +276,15 @@ def _with_query(path: str, query: Mapping[str, Any]) -> str:
 
 
 def _error(status: int, body: bytes) -> SlotwiseError:
-    kind, message = "bug", f"the server answered with status {status}"
+    kind, message, earliest = "bug", f"the server answered with status {status}", None
     with suppress(ValueError, KeyError, TypeError):
         answer = json.loads(body)["error"]
         kind, message = str(answer["kind"]), str(answer["message"])
+        earliest = answer.get("earliest")
     if kind == "input":
         return InputError(message)
+    if kind == "promise":
+        return PromiseRefused(message, earliest)
     if kind == "missing":
         return MissingJobError(message)
     if kind == "closed":

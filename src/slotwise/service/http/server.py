@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from slotwise import __version__
-from slotwise.core.errors import InputError, SlotwiseError, shown, suggestion
+from slotwise.core.errors import InputError, PromiseRefused, SlotwiseError, shown, suggestion
 from slotwise.service.answers import PlainResponse, refusal
 from slotwise.service.engine.calls import CallFrames, Frame
 from slotwise.service.engine.engine import (
@@ -115,6 +115,8 @@ def answering(
     async def answer(routes: Routes, request: Request) -> Response:
         try:
             return await handler(routes, request)
+        except PromiseRefused as error:
+            return refusal(409, "promise", str(error), earliest=error.earliest)
         except SlotwiseError as error:
             known = (STATUS[kind] for kind in STATUS if isinstance(error, kind))
             status, name = next(known, (500, "failed"))
