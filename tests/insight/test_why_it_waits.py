@@ -338,8 +338,12 @@ def test_it_is_one_sentence_and_survives_json() -> None:
 
 def test_a_promise_is_explained_until_the_job_is_over() -> None:
     """From now on, not from the start of a server; after the date with the cause."""
-    live = Live(job("it", work=5.0, promise=60.0), by="flex")
+    live = Live(job("it", 2, work=5.0, promise=60.0), by="flex")
     assert "; its end is promised within 60.0 s, and 1 slot is kept" in live.status()
+    live.state.at(9.0)
+    live.only(TaskFinished(9.0, PhaseId("it", "run"), 0, 1, 9.0))
+    live.turn()
+    assert live.status().endswith("promised within 51.0 s")  # Its last task runs.
     live.state.at(70.0)
     live.only(BreakPromise("it", 60.0, "failures"))
     assert live.status().endswith("its promised end has passed 10.0 s ago: attempts failed")

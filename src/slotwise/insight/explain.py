@@ -129,13 +129,13 @@ def _promised(state: State, job: str) -> str:
     promise = promises.open.get(job)
     if promise is None:
         return ""
-    slots, left = promise.decision.slots, seconds(max(0.0, promise.decision.at - now))
+    text = f"; its end is promised within {seconds(max(0.0, promise.decision.at - now))}"
+    if not any(phase.has_more for phase in state.phases_of(job)):
+        return text  # All its tasks run: nothing is kept for others.
+    slots, begins = promise.decision.slots, seconds(max(0.0, promise.begins - now))
     kept = f"{slots} {'slot is' if slots == 1 else 'slots are'}"
-    begins = seconds(max(0.0, promise.begins - now))
-    since = (
-        "guaranteed to it now" if promise.is_due else f"kept for it in {begins} at the latest"
-    )
-    return f"; its end is promised within {left}, and {kept} {since}"
+    since = "guaranteed now" if promise.is_due else f"kept for it in {begins} at the latest"
+    return f"{text}, and {kept} {since}"
 
 
 def _limit_reached(limit: LimitReached) -> str:
