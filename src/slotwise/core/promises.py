@@ -345,11 +345,13 @@ class OpenPromises:
 
     asked  the jobs that ask for a promise and have no answer yet, in order of arrival
     open   the promises that were accepted, by job
+    broken those that were not kept, by job, at least until the job is over
     """
 
     def __init__(self, phases_of: Callable[[str], Sequence[PhaseState]]) -> None:
         self.asked: dict[str, None] = {}
         self.open: dict[str, OpenPromise] = {}
+        self.broken: dict[str, BreakPromise] = {}
         self._phases_of = phases_of
         self._rooms: dict[str, Rooms] | None = None
         self._at, self._speed = -inf, 1.0
@@ -543,11 +545,16 @@ def promise_handlers(state: Any) -> dict[type, Callable[[Any], None]]:
         if promise is not None and promise.is_due:
             _set_min_shares(state, decision.job, promise.stated)
 
+    def break_(decision: BreakPromise) -> None:
+        end(decision)
+        left = {job: one for job, one in promises.broken.items() if state.phases_of(job)}
+        promises.broken = {**left, decision.job: decision}
+
     return {
         AcceptPromise: promises.accept,
         GuaranteePromise: guarantee,
         RefusePromise: end,
-        BreakPromise: end,
+        BreakPromise: break_,
     }
 
 
