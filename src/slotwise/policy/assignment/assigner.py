@@ -22,6 +22,9 @@ class Assigner(Protocol):
         ...
 
 
+REFUSED_MAX = 1000
+"""The phases that would run into promises and are passed over, to find one that does not."""
+
 Offer = tuple[str, PhaseState, Mapping[str, int]]
 """The kind of slot of a phase, the phase, and hosts with free slots where it may launch."""
 
@@ -39,8 +42,13 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
         free = snapshot.free(slot_kind)
         if free or (waits and snapshot.reserved(slot_kind)):
             order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
+            refused = 0
             for phase in order:
-                if phase.may_launch and leaves_promised(snapshot, phase):
+                if phase.may_launch and not leaves_promised(snapshot, phase):
+                    refused += 1
+                    if refused == REFUSED_MAX:
+                        break
+                elif phase.may_launch:
                     offered = waits.offered(slot_kind, phase) if waits else free
                     if not offered and waits:
                         waits.note(phase)
