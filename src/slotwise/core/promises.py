@@ -356,11 +356,6 @@ class OpenPromises:
         self._rooms: dict[str, Rooms] | None = None
         self._at, self._speed = -inf, 1.0
 
-    @property
-    def is_used(self) -> bool:
-        """Whether a promise is asked for or open."""
-        return bool(self.asked or self.open)
-
     def arrive(self, job: Job) -> None:
         """A job has arrived, which may ask for a promise."""
         if job.promise is not None:
