@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slotwise import Block, Cluster, Host, Job, Objective, Phase, Pool, Tasks
-from slotwise.core.decisions import Preempt, Reallocate
+from slotwise.core.decisions import BreakPromise, Preempt, Reallocate
 from slotwise.core.events import (
     Event,
     HostAdded,
@@ -72,6 +72,10 @@ class Live:
     def why(self, job: str = "it") -> WhyWaiting:
         """Why a job waits."""
         return why_waiting(self.state, job, self.name, self.objective)
+
+    def status(self, job: str = "it") -> str:
+        """What a job does."""
+        return explain_now(self.state, job, "default", self.name, self.objective).status
 
 
 OF_JOB = ("after", "after_each", "promise", "retry_delay", "time_requested")
@@ -325,6 +329,21 @@ def test_it_is_one_sentence_and_survives_json() -> None:
         " no slots: fifo gives them to other phases now; what would start it: a higher"
         " priority; its start is forecast in over 60 s"
     )
+    nothing = replace(found.waiting, start=(0.0, inf, inf))  # Such as after a held job.
+    assert nothing.in_words(1.0) == found.waiting.in_words(1.0)
     again = Explanation.of_plain(json.loads(json.dumps(replace(found, waiting=why).to_plain())))
     assert again.waiting == why
     assert f"  {found.waiting.in_words(0.0)}" in str(found).splitlines()
+
+
+def test_a_promise_is_explained_until_the_job_is_over() -> None:
+    """From now on, not from the start of a server; after the date with the cause."""
+    live = Live(job("it", 2, work=5.0, promise=60.0), by="flex")
+    assert "; its end is promised within 60.0 s, and 1 slot is kept" in live.status()
+    live.state.at(9.0)
+    live.only(TaskFinished(9.0, PhaseId("it", "run"), 0, 1, 9.0))
+    live.turn()
+    assert live.status().endswith("promised within 51.0 s")  # Its last task runs.
+    live.state.at(70.0)
+    live.only(BreakPromise("it", 60.0, "failures"))
+    assert live.status().endswith("its promised end has passed 10.0 s ago: attempts failed")

@@ -218,7 +218,7 @@ def test_what_would_happen_is_shown_before(
     expect(page.locator("#what-if-answer")).to_contain_text("mean response")
     panel.get_by_label("Scheduler").fill("fare")
     panel.get_by_role("button", name="Compare").click()
-    expect(page.locator("#what-if-answer .wrong")).to_contain_text("unknown allocator")
+    expect(page.locator("#what-if-answer .wrong")).to_contain_text("unknown scheduler")
 
 
 def test_a_mistake_in_the_form_is_explained_where_it_was_made(ann: Any) -> None:

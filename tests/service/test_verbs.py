@@ -229,6 +229,9 @@ def test_a_dry_run_says_when_a_job_would_end_and_who_is_later(slotwise: Shell) -
     )
     refused = slotwise("submit", "--dry-run", "--wait", "--", "true")
     assert (refused.exit_code, "leave out --wait" in refused.stderr) == (2, True)
+    asks = ("--promise", "1d", "--time-limit", "9s", "--", "sleep", "5")
+    shown = slotwise("submit", "--dry-run", *asks)
+    assert "; its promise could be given now" in shown.stdout, shown.stderr
     refused = slotwise("submit", "--dry-run", "--promise", "1s", "--", "sleep", "50")
     assert (refused.exit_code, "cannot be promised" in refused.stderr) == (2, True)
     assert slotwise("submit", "--", "true").stdout == "2\n"

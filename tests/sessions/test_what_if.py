@@ -76,7 +76,7 @@ WRONG = (
     ({"pools": {"tem": 2}}, "unknown pool 'tem'; did you mean 'team'"),
     ({"pools": {"team": {"weigth": 2}}}, "weigth"),
     ({"pools": {"team": {"slots_min": 2}}}, "above its slots_max"),
-    ({"scheduler": "fare"}, "unknown allocator 'fare'"),
+    ({"scheduler": "fare"}, "unknown scheduler 'fare'; did you mean 'fair'?"),
     ({"hosts": {"h": "x"}}, "slots is"),
     ({"hosts": [{"name": "h"}]}, "is not a host"),
     ({"without_hosts": "h"}, "give a list"),

@@ -81,7 +81,9 @@ def show_answer(found: Mapping[str, Any], *, as_json: bool) -> None:
     answer, now = WhatIf.of_plain(found), found["now"]
     for one in answer.jobs:
         if one.before is None and one.after is not None:
-            print(printable(_new(one, one.after, now, one.job in found["deadlines"])))
+            promise = "; its promise could be given now" * (one.job in found["promises"])
+            text = _new(one, one.after, now, one.job in found["deadlines"])
+            print(printable(f"{text}{promise}"))
     if not found["new"]:
         rows = [(name, *_measured(name, both)) for name, both in answer.measures.items()]
         console().print(table_of(("", "now", "then"), rows, (1, 2)))
@@ -130,7 +132,8 @@ def _range(found: Range, now: float) -> str:
 def _pair(option: str, text: str, sign: str) -> tuple[str, str]:
     name, found, value = text.rpartition(sign)
     if not (name and found and value):
-        raise InputError(f"{option} is {text!r}; expected NAME{sign}VALUE, as in team{sign}2")
+        example = "h9:8" if sign == ":" else "team=2"
+        raise InputError(f"{option} is {text!r}; expected NAME{sign}VALUE, as in {example}")
     return name, value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import exp, inf
 
 from slotwise.core.cluster import ANY_KIND
+from slotwise.core.decisions import PromiseCause
 from slotwise.core.errors import InputError
 from slotwise.core.events import JobArrived, JobChanged
 from slotwise.core.jobs_in_progress import LimitReached
@@ -23,6 +24,7 @@ from slotwise.insight.explanation import (
     PhaseExplained,
     ShareExplained,
 )
+from slotwise.insight.report.text import seconds
 from slotwise.insight.why import (
     jobs_named,
     reserved_now,
@@ -36,6 +38,15 @@ from slotwise.policy.steady import steady_shares
 
 NEIGHBOURS = 5
 """The number of phases served before and after a phase, and of holders, that are named."""
+
+CAUSES: Mapping[PromiseCause, str] = {
+    "hosts": "hosts were lost",
+    "pools": "pools were changed",
+    "min_shares": "min shares came first, or its tasks were stopped for other shares",
+    "failures": "attempts failed",
+    "estimates": "it takes longer than assumed",
+}
+"""Why a promise was broken, in words."""
 
 
 def explain(log: Log, job: str, at: float) -> Explanation:
@@ -107,14 +118,24 @@ def _status(state: State, job: str) -> str:
 
 
 def _promised(state: State, job: str) -> str:
-    """What is promised to a job, as a clause; "" without a promise."""
-    promise = state.refresh_promises().open.get(job)
+    """What is promised to a job, or was, as a clause; "" without a promise.
+
+    In seconds from or until now: on a server, seconds since its start mean nothing to a user.
+    """
+    promises, now = state.refresh_promises(), state.now
+    if broken := promises.broken.get(job):
+        ago = seconds(max(0.0, now - broken.at))
+        return f"; its promised end has passed {ago} ago: {CAUSES[broken.cause]}"
+    promise = promises.open.get(job)
     if promise is None:
         return ""
-    slots, at = promise.decision.slots, promise.decision.at
-    kept = f"{slots} slots are {'guaranteed' if promise.is_due else 'kept for it'}"
-    since = "now" if promise.is_due else f"from {promise.begins:.6g} s at the latest"
-    return f"; its end is promised for {at:.6g} s, and {kept} {since}"
+    text = f"; its end is promised within {seconds(max(0.0, promise.decision.at - now))}"
+    if not any(phase.has_more for phase in state.phases_of(job)):
+        return text  # All its tasks run: nothing is kept for others.
+    slots, begins = promise.decision.slots, seconds(max(0.0, promise.begins - now))
+    kept = f"{slots} {'slot is' if slots == 1 else 'slots are'}"
+    since = "guaranteed now" if promise.is_due else f"kept for it in {begins} at the latest"
+    return f"{text}, and {kept} {since}"
 
 
 def _limit_reached(limit: LimitReached) -> str:

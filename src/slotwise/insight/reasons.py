@@ -8,7 +8,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any
 
-from slotwise.insight.report.ranges import span
+from slotwise.insight.report.ranges import UNKNOWN, span
 
 Instants = tuple[float, float, float]
 """The low end, the median and the high end of a range, in seconds; infinity if it is open."""
@@ -155,6 +155,7 @@ class WhyWaiting:
             parts.append(f"what would start it: {self.remedy}")
         if self.start is not None:
             low, _, high = (max(0.0, at - now) for at in self.start)
-            when = f"in {span(low, high)}".replace("in under", "within")
-            parts.append(f"its start is forecast {when}")
+            if (when := span(low, high)) != UNKNOWN:
+                when = f"in {when}".replace("in under", "within")
+                parts.append(f"its start is forecast {when}")
         return "; ".join(parts)

@@ -204,7 +204,9 @@ def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
         return PhaseReason(Reason.SLOTS_HELD, sentence, remedy)
     remedy = _sooner(state, phase)
     if held < phase.allocated - SLOTS:
-        sentence = "it holds the whole slots of its allocation; the fraction is shared in turns"
+        sentence = "its allocation is a part of a slot, which it gets in turns"
+        if phase.allocated >= 1:
+            sentence = "it holds the whole slots of its allocation, and gets the rest in turns"
         return PhaseReason(Reason.PART_OF_A_SLOT, sentence, f"its turn, or {remedy}")
     return PhaseReason(Reason.SHARE_HELD, "it holds its allocation", remedy)
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from slotwise.core.errors import InputError, check_number, check_seconds, check_text
+from slotwise.core.errors import (
+    InputError,
+    check_number,
+    check_seconds,
+    check_text,
+    shown,
+    suggestion,
+)
 from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged, SchedulerChanged
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
-from slotwise.policy.scheduler import ALLOCATORS, BACKFILLINGS, QUEUEINGS, make_allocator
+from slotwise.policy.scheduler import ALLOCATORS, BACKFILLINGS, QUEUEINGS
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import SessionCore
 from slotwise.workload.dates import seconds_until
@@ -122,13 +129,14 @@ def set_scheduler(intake: SessionCore, name: str) -> None:
 
 def check_session_scheduler(name: str) -> None:
     """InputError unless it is the name of a scheduler that a session can have."""
+    known = (*ALLOCATORS, *BACKFILLINGS)
     if name in QUEUEINGS:
         raise InputError(
             f"{name} needs the work of all tasks, and that of calls is unknown;"
-            f" expected one of {', '.join((*ALLOCATORS, *BACKFILLINGS))} for a session"
+            f" expected one of {', '.join(known)} for a session"
         )
-    if name not in BACKFILLINGS:
-        make_allocator(name)
+    if name not in known:
+        raise InputError(f"unknown scheduler {shown(name)}; {suggestion(name, known)}")
 
 
 def set_objective(intake: SessionCore, objective: Objective | str) -> None:

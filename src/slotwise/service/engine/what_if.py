@@ -59,8 +59,10 @@ class WhatIfs:
             record = records.get(row["job"])
             row["user"], row["pool"] = (record.user, record.pool) if record else (None, None)
         deadlines = [job.id for job in jobs if job.deadline is not None]
+        promises = [job.id for job in jobs if job.promised]
         new = [job.id for job in jobs]
-        return {**plain, "now": time.time(), "new": new, "deadlines": deadlines}
+        found_of = {"new": new, "deadlines": deadlines, "promises": promises}
+        return {**plain, "now": time.time(), **found_of}
 
     def _count(self, user: User) -> None:
         """LimitError if a user has asked too often."""

@@ -11,11 +11,12 @@ const late = job => job.late_before || job.late_after ? `${percent(job.late_befo
 const percent = part => `${Math.round(100 * part)} %`;
 const change = seconds => seconds === null ? "" : `${seconds < 0 ? "−" : "+"}${duration(Math.abs(seconds))}`;
 
-function parts({jobs, measures, deadlines, now, new: made}) {
+function parts({jobs, measures, deadlines, promises, now, new: made}) {
   const kept = job => deadlines.includes(job.job) ? `; keeps its deadline with a probability of ${percent(1 - job.late_after)}` : "";
+  const promised = job => promises.includes(job.job) ? "; its promise could be given now" : "";
   const others = jobs.filter(job => job.before && job.after);
   return [
-    ...jobs.filter(job => !job.before).map(job => el("p", {textContent: `Job ${safe(job.job)} ${forecast(job.after, now)}${kept(job)}.`})),
+    ...jobs.filter(job => !job.before).map(job => el("p", {textContent: `Job ${safe(job.job)} ${forecast(job.after, now)}${kept(job)}${promised(job)}.`})),
     ...(made.length ? [] : [table(["", "now", "then"], Object.entries(measures).map(([name, both]) =>
       [name, ...both.map(value => value === null ? "not known" : name === JOBS ? number(value) : duration(value))]))]),
     others.length ? table(["Job", "User", "Ends now", "Then", "Change", "Misses its deadline"],
