@@ -189,6 +189,10 @@ SUBMITTED = (
 LAZY = (
     f"{SUBMITTED}; and the thread that takes the results is woken for each task, to submit more"
 )
+WHOLE = (
+    "0.7 in rounds of 200 chunks: of each the manager takes 0.29 ms and a worker 0.18 ms, those"
+    " of a pool 0.5 and 0.17 ms; the first round of new workers has 1 s of them more"
+)
 
 
 def check() -> Iterator[Result]:
@@ -219,7 +223,7 @@ def check() -> Iterator[Result]:
                 way = partial(map_all, count=count, chunksize=size)
                 theirs = partial(way, peer)
                 value = by_processor(of_session, partial(way, executor), of_pool, theirs)
-                cause = SUBMITTED if size < 1_000 else ""
+                cause = SUBMITTED if size < 1_000 else WHOLE
                 yield Result(
                     f"executor.map, chunks of {size:,}", value, 1.0, PROCESSOR, cause=cause
                 )

@@ -28,14 +28,16 @@ WAITS = "echo begun >> begun; echo $$ > pid; until [ -e go ]; do sleep 0.02; don
 
 
 @contextmanager
-def job(folder: Path, number: int, command: Any, **about: Any) -> Iterator[SupervisedCommands]:
+def job(
+    folder: Path, number: int, command: Any, *, output_max: int = 1 << 30, **about: Any
+) -> Iterator[SupervisedCommands]:
     """The job j of commands in a run of the server, with its spawner."""
     spawner = Spawner(folder)
     try:
         planned = plan_commands(
             "j", command, base_dir=folder, env={OWNER: str(folder)}, **about
         )
-        by = Supervision(str(folder), number, spawner)
+        by = Supervision(str(folder), number, spawner, output_max)
         yield SupervisedCommands(planned, by, is_new=False)
     finally:
         spawner.close()

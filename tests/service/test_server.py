@@ -368,6 +368,31 @@ def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]
         server.post(f"/v1/jobs/{job}/cancel")
 
 
+def test_output_and_the_log_have_limits(
+    make_server: Callable[..., RunningServer], tmp_path: Path
+) -> None:
+    """The configuration states that of output; of a large log a copy is kept once."""
+    config = tmp_path / "c.toml"
+    config.write_text('[service]\noutput_max = "1 KiB"\n')
+    server = make_server("--config", str(config))
+    (job,) = server.submit({"command": "yes | head -c 100000"})
+    assert server.wait(job)["state"] == "done"
+    printed = server.printed(job)
+    assert len(printed) < 1200
+    assert "more than 1 KiB; the rest was dropped" in printed
+    log = tmp_path / "server.log"
+    code = (
+        "import pathlib, sys; from slotwise.service.http import serving;"
+        "serving.renew_log(pathlib.Path(sys.argv[1])); print('new', file=sys.stderr)"
+    )
+    for size in (100, 11_000_000):
+        log.write_bytes(b"x" * size)
+        with log.open("ab") as stderr:
+            subprocess.run([sys.executable, "-c", code, log], stderr=stderr, check=True)
+    assert log.read_text() == "new\n"
+    assert (tmp_path / "server.log.1").stat().st_size == 11_000_000
+
+
 def test_a_server_that_stops_accepts_nothing(server: RunningServer) -> None:
     """Requests are told that it stops."""
     server.submit({"phases": [{"name": "p", "work": 600, "tasks": 1}]})

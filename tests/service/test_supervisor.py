@@ -124,6 +124,23 @@ def test_output_that_cannot_be_written_is_named(folder: Path) -> None:
     assert not (folder / "begun").exists()
 
 
+def test_output_beyond_its_limit_is_dropped(folder: Path) -> None:
+    """Also while the command runs, and a line says so."""
+    command = "yes | head -c 100000; touch printed; until [ -e go ]; do sleep 0.02; done"
+    with job(folder, 1, command, output_max=1000) as execution:
+        thread, errors = begin(execution)
+        out, err = map(Path, execution.output_files(PHASE, 0, 1))
+        until((folder / "printed").exists)
+        until(lambda: out.stat().st_size == 1000)
+        (folder / "go").touch()
+        thread.join()
+        assert not errors
+        first, line = out.read_text()[:1000], out.read_text()[1000:]
+        assert first == "y\n" * 500
+        assert "more than 1000 bytes; the rest was dropped" in line
+        assert err.read_text() == ""
+
+
 def test_a_supervisor_serves_one_command_after_another(folder: Path) -> None:
     """A fork for each would cost several spawns. It may be killed in between."""
     with job(folder, 1, "true", tasks=4) as execution:

@@ -31,6 +31,7 @@ from slotwise.workload.schema import (
     PoolDefaults,
     PoolEntry,
     PreemptionEntry,
+    Size,
 )
 from slotwise.workload.text import Lines, complaint
 
@@ -170,6 +171,7 @@ class ServiceEntry(Entry):
     drain: Duration | None = None
     keep_days: Annotated[float, Field(gt=0)] | None = None
     keep_jobs: Annotated[int, Field(ge=1)] | None = None
+    output_max: Size | None = None
 
 
 @cache

@@ -166,6 +166,7 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
         "drain_seconds": service and service.drain,
         "keep_days": service and service.keep_days,
         "keep_jobs": service and service.keep_jobs,
+        "output_max": service and service.output_max,
         "run_as": service and service.run_as,
         "users": service and _users_of(service),
         "network": _network_of(service, file.parent, of_network),

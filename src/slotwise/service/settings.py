@@ -103,6 +103,7 @@ class Settings:
     drain_seconds     at a stop, seconds for which calls may continue to their ends
     keep_days         days after which jobs that are over are forgotten
     keep_jobs         the most jobs that are over and kept
+    output_max        the most bytes of stdout and of stderr of a task that are kept
     network           where it listens besides its socket
     users             by name, besides the account of the server
     run_as            whether work runs as the account of its user, and not as the server's
@@ -120,6 +121,7 @@ class Settings:
     drain_seconds: float = 30.0
     keep_days: float = 90.0
     keep_jobs: int = 100_000
+    output_max: int = 1 << 30
     network: NetworkSettings | None = None
     users: Mapping[str, User] = field(default_factory=dict)
     run_as: bool = False

@@ -92,7 +92,7 @@ class Engine:
         self.supervision = (
             None
             if self._spawner is None
-            else Supervision(str(self.folder), run, self._spawner, HOST)
+            else Supervision(str(self.folder), run, self._spawner, settings.output_max, HOST)
         )
         limits = self.session._limits
         self.planner = Planner(core, self.supervision, limits, self._result, self.account_of)

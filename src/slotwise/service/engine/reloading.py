@@ -10,7 +10,7 @@ from slotwise.core.pools import Pool
 from slotwise.service.engine.engine import Engine
 from slotwise.service.settings import Settings
 
-FIXED = ("dask", "dask_slots", "resources", "options", "preemption", "run_as")
+FIXED = ("dask", "dask_slots", "resources", "options", "preemption", "run_as", "output_max")
 """The settings that only a start takes; a restart loses nothing."""
 
 

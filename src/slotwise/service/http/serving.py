@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -43,6 +44,9 @@ from slotwise.service.wire import SOCKET_BYTES_MAX
 
 PRUNE_SECONDS = 600.0
 """How often old jobs are forgotten, and streams of clients that have left are closed."""
+
+LOG_BYTES_MAX = 10_000_000
+"""The size at which the log of a server in the background is emptied."""
 
 CHECK_SECONDS = 1.0
 """How often the server checks that its session has not failed, and notifies systemd."""
@@ -228,6 +232,7 @@ class Process:
         self._ending.set()
 
     def _tidy(self) -> None:
+        renew_log(self._path.with_name("server.log"))
         try:
             prune(self._engine)
             self._server.close_left()
@@ -260,6 +265,15 @@ class Process:
         for text in texts:
             self._store.note(time.time(), text)
         return texts
+
+
+def renew_log(log: Path) -> None:
+    """Empty the log that this process writes to when it is large; a copy of it is kept."""
+    with suppress(OSError):  # A full disk, or another process has it.
+        found = log.stat()
+        if found.st_size > LOG_BYTES_MAX and os.path.samestat(found, os.fstat(2)):
+            shutil.copyfile(log, f"{log}.1")
+            os.truncate(log, 0)  # It is opened to append.
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -97,12 +97,14 @@ class Supervision:
     """What all supervised jobs of a run of the server share.
 
     run   the number of the run, different for each start of the server
+    output_max  the most bytes of stdout and of stderr of a task that are kept
     host  the name of the host where commands run
     """
 
     folder: str
     run: int
     spawner: Spawner
+    output_max: int
     host: str = "localhost"
 
 
@@ -159,8 +161,10 @@ class SupervisedCommands(Commands):
 
     def _supervise(self) -> None:
         if isinstance(self.runner, CommandRunner):
-            path, run = self._by.spawner.path, self._by.run
-            self.runner = SupervisedRunner(self.runner, path, run, self._owner)
+            by = self._by
+            self.runner = SupervisedRunner(
+                self.runner, by.spawner.path, by.run, by.output_max, self._owner
+            )
 
     @property
     def output(self) -> str:

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from slotwise import task as running
 from slotwise.backends.attempt_logs import STREAMS
 from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
+from slotwise.core.units import size_text
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import CommandRunner, end_of, not_started
 from slotwise.jobs.devices import DEVICES
@@ -34,6 +35,9 @@ FULL_SECONDS = 1.0
 NEVER_STARTS = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
 """The errors of programs that no further attempt can start on the same host."""
 
+DROPPED = "\nslotwise: the task has printed more than {}; the rest was dropped (output_max)\n"
+"""The end of a file of output that has reached its limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class SupervisedRunner:
@@ -41,11 +45,13 @@ class SupervisedRunner:
 
     It reports memory, passes a stop request on and ends as `CommandRunner` does. The command
     runs as the `account`, if there is one; its output belongs to that, in a folder of root.
+    Of stdout and of stderr it keeps the first `output_max` bytes, as soon as it looks at them.
     """
 
     command: CommandRunner
     spawner: str
     run: int
+    output_max: int
     account: Account | None = None
 
     def __call__(
@@ -68,14 +74,17 @@ class SupervisedRunner:
         if trouble:
             raise LostAttemptError(trouble)
         record = found or self._begin(task, attempt, folder, files)
-        has_run = self._await(record, None if found else self._link())
+        has_run = self._await(record, None if found else self._link(), files)
+        _limit(files, self.output_max, is_over=True)
         now = task_in(folder, self.command.job, task)
         if now is None or now.ended is None:
             why = now.trouble if now else f"its record in {folder} is missing"
             raise SlotwiseError(why) if has_run else LostAttemptError(why)
         self._check(now.ended, files, kills)
 
-    def _await(self, record: SupervisorRecord, link: SupervisorLink | None) -> bool:
+    def _await(
+        self, record: SupervisorRecord, link: SupervisorLink | None, files: Sequence[str]
+    ) -> bool:
         """Wait for the end of a command, by the link of this worker to its supervisor.
 
         Whether the supervisor ran when this began.
@@ -87,7 +96,12 @@ class SupervisedRunner:
             if link is not None:
                 link.end()
             return link is not None
-        memory = lambda: descendants(record.pid), running.report_memory
+
+        def report(memory: int) -> None:
+            running.report_memory(memory)
+            _limit(files, self.output_max)
+
+        memory = lambda: descendants(record.pid), report
         try:
             running.on_stop_request(lambda _: _ask_to_stop(pidfd))
             if link is not None:
@@ -168,6 +182,8 @@ class SupervisedRunner:
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         is_record = os.path.basename(place) == RECORD
+        if not is_record:
+            flags |= os.O_APPEND  # Else a file that was cut would get its size again.
         is_private = is_record or self.account is not None
         file = os.open(place, flags, 0o600 if is_private else 0o666)
         opened.callback(os.close, file)
@@ -187,6 +203,21 @@ def _waits_for_space(error: OSError, files: Collection[str]) -> bool:
         time.sleep(FULL_SECONDS)
         return True
     return False
+
+
+def _limit(files: Sequence[str], most: int, *, is_over: bool = False) -> None:
+    """Drop what is beyond the limit in files of output; at the end, a line says so."""
+    for path in files:
+        with suppress(OSError):  # Their owner may hold a lease, or the disk be full.
+            if os.stat(path).st_size < most:
+                continue
+            file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            try:
+                os.ftruncate(file, most)
+                if is_over:
+                    os.pwrite(file, DROPPED.format(size_text(most)).encode(), most)
+            finally:
+                os.close(file)
 
 
 class SupervisorLink:
