@@ -351,3 +351,11 @@ def test_a_promise_is_explained_until_the_job_is_over() -> None:
     live.now = 70.0
     live.only(BreakPromise("it", 60.0, "failures"))
     assert live.status().endswith("its promised end has passed 10.0 s ago: attempts failed")
+
+
+def test_the_first_of_a_backfilled_queue_waits_for_slots_not_for_others() -> None:
+    """Of the two that wait, only the second one could delay another."""
+    live = Live(SHORT, NEXT, TOO_LONG, on=2, by="easy")
+    assert (live.why("b").position, live.why("b").remedy) == (1, "2 free slots")
+    assert live.why("b").sentence == "it needs 2 free slots at once; free now: 1"
+    assert "would delay" in live.why().sentence
