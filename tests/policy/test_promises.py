@@ -275,6 +275,20 @@ def test_a_pool_takes_slots_back_for_a_promise(simulated: Runs) -> None:
     assert [(at, one.phase.job, one.pool) for at, one in stops] == 2 * [(6.0, "slow", "a")]
 
 
+def test_what_is_promised_is_not_stopped(simulated: Runs) -> None:
+    """A pool that lacks its share takes no slots of another one that are promised there."""
+    pools = [Pool("a"), Pool("b", preemption=Preemption(fair_after=0.0, fraction=1.0))]
+    jobs = [
+        job("promised", 2, 6.0, promise=9.0, pool="a"),
+        job("plain", 2, 6.0, 0.1, pool="a"),
+        job("b", 2, 5.0, 1.0, pool="b"),
+    ]
+    watch = simulated(jobs, FOUR, pools)
+    stopped = [d for t in watch.log.turns for d in t.decisions if isinstance(d, Preempt)]
+    assert [one.phase.job for one in stopped] == ["plain"]
+    assert broken(watch.log) == {}
+
+
 def test_a_promise_made_before_arrival_stands(simulated: Runs) -> None:
     """After a restart a job keeps its promise, even if it cannot be kept any more."""
     jobs = [job("running", 4, 10.0), job("j", 4, 5.0, 1.0, promise=8.0, promised=True)]
@@ -350,7 +364,7 @@ def _ends(
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[list[Job], Cluster, list[Pool]]:
-    """Jobs that ask for promises or not, of one or two phases, in pools without min shares."""
+    """Jobs that ask for promises or not, of up to three phases, in pools without min shares."""
     pools = draw(st.sampled_from([[], [Pool("a", weight=2, slots_max=3), Pool("b")]]))
     hosts = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
     cluster = Cluster(tuple(Host(f"h{n}", {"task": size}) for n, size in enumerate(hosts)))
@@ -363,6 +377,8 @@ def runs(draw: st.DrawFn) -> tuple[list[Job], Cluster, list[Pool]]:
         phases = [Phase("p", Tasks(count, works))]
         if draw(st.booleans()):
             phases.append(Phase("q", Tasks(draw(st.integers(1, 3)), 1.0), after={"p"}))
+        if draw(st.booleans()):
+            phases.append(Phase("r", Tasks(draw(st.integers(1, 6)), 1.0)))
         due = draw(st.none() | st.floats(1, 40).map(lambda s, at=arrival: at + s))
         pool = draw(st.sampled_from(["a", "b"])) if pools else "default"
         jobs.append(Job(f"j{number}", tuple(phases), arrival, promise=due, pool=pool))

@@ -43,6 +43,9 @@ jobs_max = 5
 [service.users.max]
 account = "nobody"
 roles = {{ science = "manage", dev = "submit" }}
+[service.users.kim]
+account = "nobody"
+roles = {{ vision = "submit" }}
 [service.users.ada]
 account = "nobody"
 roles = {{ "*" = "admin" }}

@@ -178,9 +178,9 @@ def test_a_job_is_held_or_released_not_both(server: RunningServer) -> None:
 
 
 def _held_in_session(server: RunningServer) -> int:
-    """The number of jobs that the session has in the pool of those on hold."""
-    pools = server.get("/v1/pools")["pools"]
-    return sum(one["queued"] for one in pools if one["name"] == "held")
+    """The number of jobs that the session has on hold."""
+    found: int = server.get("/v1")["jobs"]["held"]
+    return found
 
 
 def test_calls_that_come_after_hold_wait_for_release(server: RunningServer) -> None:

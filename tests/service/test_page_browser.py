@@ -41,6 +41,8 @@ name = "dev"
 listen = "127.0.0.1:{port}"
 [service.users.ann]
 [service.users.bob]
+[service.users.eve]
+roles = {{ dev = "submit" }}
 [service.users.ada]
 roles = {{ "*" = "admin" }}
 """
@@ -230,6 +232,20 @@ def test_a_mistake_in_the_form_is_explained_where_it_was_made(ann: Any) -> None:
     expect(form).to_be_visible()
 
 
+def test_only_pools_are_offered_to_which_the_user_may_submit(
+    served: NetworkServer, opened: Opener, ann: Any
+) -> None:
+    """All of them, for a user without stated roles."""
+    for page, pools in (
+        (ann, ["dev", "research"]),
+        (logged_in(served, opened, "eve"), ["dev"]),
+    ):
+        page.get_by_role("button", name="Submit").first.click()
+        assert (
+            sorted(page.locator("#submit-form [name=pool] option").all_inner_texts()) == pools
+        )
+
+
 def test_names_and_output_of_users_are_text(served: NetworkServer, ann: Any) -> None:
     """Neither HTML nor escapes of a terminal are followed, in any part of the page."""
     print_evil = (
@@ -293,6 +309,7 @@ def test_the_page_fits_its_window(served: NetworkServer, ann: Any, width: int) -
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
     assert ann.evaluate("document.documentElement.scrollWidth") <= width
+    assert ann.evaluate("place.scrollWidth <= place.clientWidth"), "the user is cut"
     ann.locator(f"#own-jobs > li[data-key={job}] .name").click()
     assert ann.get_by_role("dialog").bounding_box()["width"] <= width
     ann.get_by_role("dialog").get_by_role("button", name="Cancel").click()

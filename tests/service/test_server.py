@@ -120,6 +120,8 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) ->
         ({"command": ["true"], "slots_max": -1}, "slots_max"),
         ({"command": ["true"], "resources": {"memory": "900 TiB"}}, "memory"),
         ({"command": ["true"], "restart": "no"}, "restart"),
+        ({"command": ["true"], "name": "red\x1b[31m"}, "control character"),
+        ({"command": ["true"], "name": 5}, "name"),
         ({"command": ["true"], "colour": 1}, "colour"),
         ({}, "job"),
     ]
@@ -127,6 +129,9 @@ def test_all_jobs_of_a_submission_are_accepted_or_none(server: RunningServer) ->
         with pytest.raises(InputError, match=text):
             server.submit({"command": ["true"]}, job), text
     assert server.get("/v1/jobs")["jobs"] == []
+    with pytest.raises(InputError, match="colour"):
+        server.submit({"command": ["true"], "array_index": 0}, wrong[-2][0])
+    assert server.submit({"command": ["true"]}) == ["1"]  # No number is used up.
 
 
 def test_jobs_wait_for_others_also_for_earlier_ones(server: RunningServer) -> None:
@@ -204,8 +209,11 @@ def test_why_a_job_waits_is_explained(server: RunningServer) -> None:
     server.post(f"/v1/jobs/{job}/hold")
     held = server.get(f"/v1/jobs/{job}/explain")["waiting"]
     assert (held["reason"], held["remedy"]) == ("held", f"`slotwise release {job}`")
+    counts = server.get("/v1")["jobs"]
+    assert (counts["running"], counts["queued"], counts["held"]) == (2, 0, 1)
+    assert [one["name"] for one in server.get("/v1/pools")["pools"]] == ["default"]
     server.post(f"/v1/jobs/{job}/release")
-    (pool,) = (one for one in server.get("/v1/pools")["pools"] if one["name"] == "default")
+    (pool,) = server.get("/v1/pools")["pools"]
     assert (pool["held"], pool["running"], pool["queued"]) == (2, 2, 1)
     (worker,) = server.get("/v1/workers")["workers"]
     assert (worker["slots"], worker["busy"]) == (2, 2)

@@ -108,7 +108,6 @@ def test_metrics_say_who_holds_slots_and_what_has_ended(shared: RunningServer) -
     assert {one["name"]: one["queued"] for one in shared.get("/v1/pools")["pools"]} == {
         "team": 1,
         "rest": 1,
-        "held": 1,
     }
     assert value(found, "jobs_ended_total", pool="team", state="done") == 1
     assert value(found, "jobs_ended_total", pool="rest", state="failed") == 1

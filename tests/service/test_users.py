@@ -322,8 +322,9 @@ def test_tokens_of_a_user_are_for_this_user_only(
     assert credential_for("https://a:1") == Credential("slw_1", '/c "a".pem')
     assert credential_for("https://b:1") == Credential("slw_2")
     monkeypatch.setenv("SLOTWISE_TOKEN", "slw_3")
-    assert credential_for("https://a:1") == Credential("slw_3", '/c "a".pem')
-    assert credential_for("https://c:1") == Credential("slw_3")
+    variable = "SLOTWISE_TOKEN"
+    assert credential_for("https://a:1") == Credential("slw_3", '/c "a".pem', variable)
+    assert credential_for("https://c:1") == Credential("slw_3", None, variable)
     assert store_credential("https://a:1", None)
     assert not store_credential("https://a:1", None)
     assert "slw_2" in tokens_file().read_text()
@@ -430,6 +431,22 @@ def test_a_user_submits_to_its_pools(team: Team) -> None:
         ann.post(job_path(job, "change"), {"pool": "dev"})
     assert ann.post(job_path(job, "change"), {"pool": "vision"})["pool"] == "vision"
     ann.post(job_path(job, "cancel"))
+
+
+def test_the_only_pool_of_a_user_is_that_of_its_jobs(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that name no pool; calls, too."""
+    (job,) = team.submit("kim", {"command": "true"})
+    assert team.server.job(job)["pool"] == "vision"
+    monkeypatch.setenv("SSL_CERT_FILE", team.ca)
+    monkeypatch.setenv("SLOTWISE_TOKEN", team.token("kim"))
+    with Client(team.url) as client:
+        call = client.submit(abs, -1)
+        assert call.result(60) == 1
+    assert team.server.job(call.job)["pool"] == "vision"
+    with refused("forbidden"):
+        team.submit("kim", {"command": "true", "pool": "dev"})
 
 
 def test_only_an_administrator_names_another_user(team: Team) -> None:
@@ -549,6 +566,9 @@ def test_tokens_are_made_listed_and_revoked(team: Team) -> None:
     listed = ann.get("/v1/tokens")["tokens"]
     assert {one["user"] for one in listed} == {"ann"}
     assert made["token"] not in json.dumps(listed)
+    for days in (None, 2):
+        assert ann.post("/v1/tokens", {"days": days})["expires"] == made["expires"]
+    assert ann.post("/v1/tokens", {"days": 0.5})["expires"] < made["expires"]
     with refused("forbidden"):
         ann.post("/v1/tokens", {"user": "bob"})
     assert {"ann", "ada"} <= {
@@ -641,6 +661,8 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     assert f"is at {team.url}" in slotwise("login", plain, given=token)[2]
     code, _, error = slotwise("login", team.url, "--ca", team.ca, given=token)
     assert (code, "you are ann" in error) == (0, True)
+    stale = slotwise("list", SLOTWISE_TOKEN="slw_x_y")[2]
+    assert "unknown, revoked or too old; SLOTWISE_TOKEN states it" in stale
     words = ("--pool", "vision", "--env", "GREETING", "--env", "B=c", "--cwd", str(team.folder))
     code, printed, _ = slotwise(
         "submit",
@@ -661,7 +683,9 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     assert url.startswith(f"{team.url}/login?code=")
     assert team.ask("GET", url.removeprefix(team.url).strip()).status == 200
     id = token.split("_")[1]
-    assert id in slotwise("token", "list")[1]
+    listed = slotwise("token", "list")[1]
+    assert id in listed
+    assert "ends in 90 d" in listed
     assert "revoked" in slotwise("token", "revoke", id)[2]
     assert "unknown, revoked or too old" in slotwise("list")[2]
     assert slotwise("logout", team.url)[0] == 0

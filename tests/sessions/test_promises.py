@@ -52,12 +52,20 @@ def test_a_refusal_names_a_time_of_day(session: Any) -> None:
     assert accepted.result(PATIENCE)
 
 
-def test_the_log_repeats_the_answers(tmp_path: Any) -> None:
-    """Those of jobs that were promised their dates before they arrived."""
+@pytest.mark.parametrize("scheduler", ["fair", "flex"])
+def test_the_log_repeats_the_answers(scheduler: str, tmp_path: Any) -> None:
+    """Those of jobs that were promised their dates before they arrived.
+
+    What is refused is in no log, and changes nothing of what is learned.
+    """
     log = tmp_path / "log.jsonl"
-    with Session(1, "flex", log=log, keep=False) as session:
+    with Session(1, scheduler, log=log, keep=False) as session:
+        for number in range(40):
+            session.run(Job(f"p{number}", (Phase("p", Tasks(1, 0.001)),)))
+            with pytest.raises(PromiseRefused):
+                session.run(job("refused", 1, 9.0, 0.5))
         for number in range(3):
-            session.run(job(f"j{number}", 1, 0.05, 20.0 + number))
+            session.run(job(f"j{number}", 1, 0.05, 60.0 + number))
     assert replay(log).is_identical
     decisions = [d for turn in read_log(log).turns for d in turn.decisions]
     assert sum(isinstance(d, AcceptPromise) for d in decisions) == 3

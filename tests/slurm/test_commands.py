@@ -158,4 +158,8 @@ def test_the_server_and_its_pools(slurm: SlurmShell) -> None:
     shown = slurm("scontrol", "-o", "show", "job", job)
     assert f"JobId={job} JobName=wrap " in shown
     assert " Partition=team " in shown
+    shown = slurm("scontrol", "-o", "show", "partition", "team").split()
+    assert {"PartitionName=team", "Default=NO", "State=UP", "TotalCPUs=2"} <= {*shown}
+    assert slurm("scontrol", "show", "partitions").count("PartitionName=") == 2
+    assert "not found" in slurm.run("scontrol", "show", "partition", "none").stderr
     assert "MinJobAge               = 3600 sec\n" in slurm("scontrol", "show", "config")

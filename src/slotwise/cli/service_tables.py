@@ -76,8 +76,9 @@ def ago(at: float | None, now: float) -> str:
         return MISSING
     age = abs(now - at)
     symbol, size = next(unit[:2] for unit in AGES if age < unit[2])
-    amount = f"{int(age / size)} {symbol}"
-    return f"{amount} ago" if at <= now else f"in {amount}"
+    if at > now:  # Rounded, as a token of 90 days has a little less a moment later.
+        return f"in {round(age / size)} {symbol}"
+    return f"{int(age / size)} {symbol} ago"
 
 
 def took(job: Plain, now: float) -> str:

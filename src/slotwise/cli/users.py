@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Annotated
 
@@ -48,10 +49,14 @@ def create_token(
     if as_json:
         print_json(found)
         return
+    from slotwise.cli.service_tables import ago
+
     print(found["token"])
+    expires = found["expires"]
+    ends = "" if expires is None else f", which ends {ago(expires, time.time())}"
     show_message(
-        f"slotwise: token {found['id']} of {found['user']}; give it to this user only, who runs"
-        " `slotwise login URL`"
+        f"slotwise: token {found['id']} of {found['user']}{ends}; give it to this user only,"
+        " who runs `slotwise login URL`"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from math import exp, log, sqrt
 from typing import Literal, NamedTuple, Self, TypeVar
 
@@ -421,6 +422,10 @@ class Learned:
         self.changes += 1
         if phase.is_stated and abs(factor - 1) > EXACT:
             self.is_exact = False
+
+    def peek(self) -> Learned:
+        """The same for a question that is in no log: it must not change what is kept."""
+        return self if self._is_read else deepcopy(self)
 
     def keep_all(self) -> None:
         """Drop no measurement from now on, because estimates will be asked for."""

@@ -47,7 +47,7 @@ from slotwise.core.tolerances import CLOSE, ROUNDING
 CONFIDENCE = 0.95
 """The part of cases in which running tasks hold at most the slots that are assumed."""
 
-SURE = 0.98
+SURE = 0.99
 """The same of the work of a promised job: together they keep 95 % of the promises."""
 
 STANDARD = NormalDist()
@@ -58,8 +58,8 @@ COMMON = STANDARD.inv_cdf(CONFIDENCE)
 HALF = 0.5
 """Of a slot: a count that is normal exceeds whole slots from there on."""
 
-STEPS = (0.0, -1.6, -1.0, -0.5, 0.4, 0.8, 1.2, 1.7, 2.5)
-"""Standard deviations at which the slots that are left over time change; the median first."""
+CHANCES = (0.9, 0.7, 0.5, 0.3, 0.15, 0.07, 0.03, 0.01, 1e-6)
+"""Probabilities to run still, at which the room over time is found."""
 
 ROOT_2 = sqrt(2.0)
 
@@ -126,12 +126,15 @@ class Lasting(NamedTuple):
             return 1.0
         return erfc((log(seconds / expected) - self.mean) / (self.deviation * ROOT_2)) / 2
 
-    def quantiles(self, expected: float, started: float) -> tuple[float, ...]:
-        """Instants by which a task ends with increasing probability."""
-        usual = (
-            exp(self.mean + at * self.deviation) for at in STEPS[: 9 if self.deviation else 1]
-        )
-        return tuple(started + min(expected * factor, self.most) for factor in usual)
+    def ends(self, expected: float, started: float, now: float) -> Iterator[float]:
+        """Instants at which a task that runs now still does with these probabilities."""
+        elapsed, usual = now - started, expected * exp(self.mean)
+        passed = self._longer(expected, elapsed) if self.deviation and expected > 0 else 0.0
+        found = [usual if elapsed < usual else elapsed * (1 + OVERDUE)]
+        if passed >= FAR_TAIL:
+            ahead = (STANDARD.inv_cdf(1 - chance * passed) for chance in CHANCES)
+            found = [usual * exp(self.deviation * one) for one in ahead]
+        return (started + min(seconds, self.most) for seconds in found)
 
 
 class TasksLeft(NamedTuple):
@@ -353,11 +356,6 @@ class OpenPromises:
         self._rooms: dict[str, Rooms] | None = None
         self._at, self._speed = -inf, 1.0
 
-    @property
-    def is_used(self) -> bool:
-        """Whether a promise is asked for or open."""
-        return bool(self.asked or self.open)
-
     def arrive(self, job: Job) -> None:
         """A job has arrived, which may ask for a promise."""
         if job.promise is not None:
@@ -480,6 +478,11 @@ class OpenPromises:
                 if share.held + reserved < share.min_share:
                     return True
         return False
+
+    def reserved(self, phase: PhaseState) -> int:
+        """The slots that are promised to the job of a phase; 0 without a promise."""
+        promise = self.open.get(phase.id.job)
+        return 0 if promise is None else promise.decision.slots
 
     def comes_first(self, phase: PhaseState) -> bool:
         """Whether a phase is guaranteed slots by a promise that is due, and lacks some."""

@@ -97,7 +97,8 @@ class Snapshot:
         """What is known of the work of the phases of a job, which need not have arrived."""
         if phases := self.phases_of(job.id):
             return [phase.work for phase in phases]
-        works = [PhaseWork(job, p, self._default_work, self._learned) for p in job.phases]
+        learned = self._learned.peek()
+        works = [PhaseWork(job, p, self._default_work, learned) for p in job.phases]
         for work in works:
             work.enter(job.pool)
         return works

@@ -191,7 +191,8 @@ class State(Snapshot):
 
     def next_wakeup(self) -> float | None:
         """The next instant at which the scheduler must run even without events, if any."""
-        wake, now = self.promises.next_wakeup(self.now), self.now
+        now, promises = self.now, self.promises
+        wake = promises.next_wakeup(now) if promises.open else inf
         if self.has_changed and now < self.epoch_ends < wake and self._phases:
             wake = self.epoch_ends
         if self.is_stale and now < self.reallocates_from < wake:

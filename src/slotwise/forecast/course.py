@@ -5,6 +5,8 @@ tasks of a phase are alike within one course, and several tasks of a phase may b
 one that runs longer. The order of jobs follows the scheduler: a fixed order, shares of pools
 and jobs, the service that jobs had, or backfilling. What this leaves out is corrected by the
 errors of earlier forecasts (`calibration.py`).
+
+It is one long function, since its parts would pass thirty arrays to each other.
 """
 
 from __future__ import annotations

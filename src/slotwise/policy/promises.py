@@ -62,7 +62,8 @@ def keep_promises(snapshot: Snapshot, allocator: Allocator) -> Sequence[Decision
         return [answer(snapshot, snapshot.phases_of(job)[0].job, allocator)]
     found = list[Decision]()
     for job, one in promises.open.items():
-        if (one.is_due and snapshot.is_stale) or (not one.is_due and now >= one.begins):
+        may_differ = snapshot.is_stale or len(snapshot.phases_of(job)) > 1
+        if may_differ if one.is_due else now >= one.begins:
             slots = _guaranteed(snapshot, one)
             if not one.is_due or slots != one.guaranteed:
                 found.append(GuaranteePromise(job, slots))
@@ -88,7 +89,7 @@ def _guaranteed(snapshot: Snapshot, one: OpenPromise) -> dict[str, int]:
         )
     found: dict[str, int] = {}
     for phase in phases:
-        slots = min(left, phase.max_share)
+        slots = min(left, phase.demand if len(phases) > 1 else phase.max_share)
         slots -= slots % phase.unit
         if slots > 0:
             found[phase.id.phase] = slots
@@ -133,11 +134,11 @@ def answer(
     """
     assert job.promise is not None, "only such jobs ask"
     at = job.promise
+    snapshot.refresh_promises()
     reason = _obstacle(snapshot, job, allocator, earlier)
     if reason and not job.promised:
         return RefusePromise(job.id, at, reason)
     kind = snapshot.cluster.slot_kind(job.phases[0].kind)
-    snapshot.refresh_promises()
     room = _Timeline(snapshot, job, kind, earlier, snapshot.now if now is None else now)
     options = list(_options(snapshot, job, max(1, room.slots_max)))
     found = [
@@ -147,7 +148,7 @@ def answer(
     ]
     if found:
         begins, _, one = max(found)
-    elif job.promised:
+    elif job.promised and options:
         one = options[0]
         begins = at - one.seconds
     else:
@@ -229,6 +230,7 @@ def _obstacle(
     for phase, work in zip(job.phases, snapshot.works(job), strict=True):
         if what := _not_reserved(phase, len(cluster.hosts)):
             return f"phase {phase.name!r} {what}"
+        work.error(0)  # Adds what was measured since the last estimate.
         is_unknown = work.origin(0) == "assumed"
         if is_unknown and _most_seconds(job, True) == inf:
             return f"the work of phase {phase.name!r} is not known; state it, or a time limit"
@@ -255,7 +257,8 @@ def _quota_reached(snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob])
     user = job.user or snapshot.user
     if user is None:
         return ""
-    pools = snapshot.pools.with_pools([job.pool])
+    names = dict.fromkeys([job.pool, *(placed.job.pool for placed in earlier)])
+    pools = snapshot.pools.with_pools(names)
     jobs = [snapshot.phases_of(name)[0].job for name in snapshot.promises.open]
     jobs += [placed.job for placed in earlier]
     own = [one for one in jobs if (one.user or snapshot.user) == user]
@@ -385,9 +388,9 @@ def _instants(running: Sequence[PhaseState], edges: Sequence[float], now: float)
     for phase in running:
         lasting = Lasting.of(phase)
         for task, (_, started, speed) in phase.launches.items():
-            ends.update(lasting.quantiles(phase.work.expected(task) / speed, started))
+            ends.update(lasting.ends(phase.work.expected(task) / speed, started, now))
     later = sorted(at for at in ends if at > now)
-    later = later[:: 1 + len(later) // INSTANTS]
+    later = [*later[:: 1 + len(later) // INSTANTS], *later[-1:]]
     return np.array(sorted({now, *later, *(at for at in edges if at > now)}))
 
 

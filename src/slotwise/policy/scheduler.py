@@ -113,7 +113,8 @@ class Scheduler:
         if snapshot.delays and (due := retry(snapshot)):
             return due
         now, promises = snapshot.now, snapshot.promises
-        if promises.is_used and (found := keep_promises(snapshot, self._allocator(snapshot))):
+        are_used = promises.asked or promises.open
+        if are_used and (found := keep_promises(snapshot, self._allocator(snapshot))):
             return found
         is_stale = snapshot.is_stale and now >= snapshot.reallocates_from
         if is_stale or (now >= snapshot.epoch_ends and self._may_differ(snapshot)):

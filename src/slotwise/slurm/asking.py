@@ -269,7 +269,7 @@ def _each(transport: Transport, jobs: Iterable[SlurmJob], what: str, command: st
 
 
 def scontrol(arguments: Sequence[str]) -> int:
-    """`show job`, `show config`, `show hostnames`; `hold` and `release`."""
+    """`show job`, `partition`, `config` or `hostnames`; `hold` and `release`."""
     words = parse(arguments, SCONTROL)
     verb, *rest = [*words.rest, ""]
     if verb == "show" and rest[0].rstrip("s") in _SHOWN:
@@ -285,7 +285,8 @@ def scontrol(arguments: Sequence[str]) -> int:
         raise InputError(
             "requeue is not supported: a job of slotwise that has begun ends; submit it again"
         )
-    known = "show job ID, show config, show hostnames, hold ID, release ID"
+    shown = ", ".join(f"show {name}" for name in _SHOWN)
+    known = f"{shown}, hold ID, release ID"
     raise InputError(f"invalid entity or action: {' '.join(words.rest)}; known: {known}")
 
 
@@ -327,9 +328,29 @@ def _show_jobs(rest: Sequence[str], between: str) -> None:
         print(between.join(lines), end="\n" if between == " " else "\n\n")
 
 
+def _show_partitions(rest: Sequence[str], between: str) -> None:
+    transport = Transport()
+    known = _pools(transport)
+    wanted = [name for word in rest for name in word.split(",")] or known
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"Partition {name} not found; known: {', '.join(known)}")
+    workers = transport.get("/v1/workers")["workers"]
+    for name in wanted:
+        lines = [
+            f"PartitionName={name}",
+            "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",
+            f"Default={'YES' if name == DEFAULT_POOL else 'NO'} MaxTime=UNLIMITED State=UP",
+            f"Nodes={','.join(one['host'] for one in workers)}",
+            f"TotalCPUs={sum(one['slots'] for one in workers)} TotalNodes={len(workers)}",
+        ]
+        print(between.join(lines), end="\n" if between == " " else "\n\n")
+
+
 _SHOWN: dict[str, Callable[[Sequence[str], str], None]] = {
     "job": _show_jobs,
     "config": _show_config,
+    "partition": _show_partitions,
     "hostname": _show_hostnames,
 }
 
@@ -337,10 +358,7 @@ _SHOWN: dict[str, Callable[[Sequence[str], str], None]] = {
 def _pools(transport: Transport) -> list[str]:
     """The names of the pools, that of jobs without one first."""
     names = [str(pool["name"]) for pool in transport.get("/v1/pools")["pools"]]
-    return [
-        DEFAULT_POOL,
-        *(printable(one) for one in names if one not in (DEFAULT_POOL, "held")),
-    ]
+    return [DEFAULT_POOL, *(printable(one) for one in names if one != DEFAULT_POOL)]
 
 
 def sacctmgr(arguments: Sequence[str]) -> int:

@@ -85,7 +85,8 @@ class PreemptionCandidates:
                 for phase in self.snapshot.holding(slot_kind)
                 if phase.job.pool not in kept and self.stops_left(phase) >= 1
             ]
-            self._found[key] = list(_newest_first(phases, now))
+            reserved = self.snapshot.promises.reserved
+            self._found[key] = list(_newest_first(phases, now, reserved))
         return self._found[key]
 
     def on(self, slot_kind: str, is_least: bool, host: str) -> Sequence[PreemptionCandidate]:
@@ -103,8 +104,12 @@ class PreemptionCandidates:
         return self.snapshot.stops_left(phase.job) if self._has_limits else inf
 
     def job(self, slot_kind: str, key: JobKey) -> tuple[int, float]:
-        """What a job holds without stopping tasks, and its share: that of all of its phases."""
+        """What a job holds without stopping tasks, and its share: that of all of its phases.
+
+        What is promised to a job is its share, too.
+        """
         if slot_kind not in self._jobs:
+            promises = self.snapshot.promises
             jobs: defaultdict[JobKey, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
             for phase in self.snapshot.holding(slot_kind):
                 lost = self.snapshot.lost
@@ -114,7 +119,7 @@ class PreemptionCandidates:
                 before, share = jobs[phase.pool, phase.id.job]
                 jobs[phase.pool, phase.id.job] = (
                     before + held - stopping * phase.width,
-                    share + min(phase.allocated, usable),
+                    share + min(max(phase.allocated, promises.reserved(phase)), usable),
                 )
             self._jobs[slot_kind] = jobs
         return self._jobs[slot_kind][key]
@@ -413,10 +418,13 @@ def _freed(victim: PreemptionCandidate, hosts: Container[str]) -> Counter[str]:
     return freed
 
 
-def _newest_first(phases: Sequence[PhaseState], now: float) -> Iterator[PreemptionCandidate]:
+def _newest_first(
+    phases: Sequence[PhaseState], now: float, reserved: Callable[[PhaseState], int]
+) -> Iterator[PreemptionCandidate]:
     """The tasks not spared at `now`, the newest first, then gangs; guaranteed ones last.
 
-    A phase's own min share is spared as long as other tasks can be stopped.
+    A phase's own min share, and what is `reserved` for its job, are spared as long as other
+    tasks can be stopped.
     """
     running: list[tuple[int, float, int, int, PhaseState, Sequence[Launch]]] = []
     for phase in phases:
@@ -434,7 +442,7 @@ def _newest_first(phases: Sequence[PhaseState], now: float) -> Iterator[Preempti
     guaranteed = []
     for turn, started, _, _, phase, launches in running:
         slots = phase.width * len(launches)
-        if left[phase.id] - slots >= phase.phase.slots_min:
+        if left[phase.id] - slots >= max(phase.phase.slots_min, reserved(phase)):
             left[phase.id] -= slots
             yield PreemptionCandidate(phase, launches, -started, turn)
         else:

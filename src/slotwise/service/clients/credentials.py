@@ -15,10 +15,14 @@ TOKEN_VARIABLE = "SLOTWISE_TOKEN"
 
 
 class Credential(NamedTuple):
-    """A token, and a file with the authorities for TLS; None: those of the system."""
+    """A token, and a file with the authorities for TLS; None: those of the system.
+
+    variable  the environment variable that states it, if it is not stored
+    """
 
     token: str
     ca: str | None = None
+    variable: str = ""
 
 
 def tokens_file() -> Path:
@@ -32,7 +36,7 @@ def credential_for(url: str) -> Credential:
     """The token for a server. SlotwiseError if there is none."""
     stored = _stored().get(url)
     if token := os.environ.get(TOKEN_VARIABLE, "").strip():
-        return Credential(token, None if stored is None else stored.ca)
+        return Credential(token, None if stored is None else stored.ca, TOKEN_VARIABLE)
     if stored is None:
         raise SlotwiseError(
             f"no token for {url}; `slotwise login {url}` stores one, or set {TOKEN_VARIABLE}"

@@ -57,13 +57,13 @@ class Transport:
 
     def __init__(self, url: str | None = None, credential: Credential | None = None) -> None:
         self.place = server_place(url)
-        self._headers, self._ca = {}, None
+        self._headers, self._ca, self._variable = {}, None, ""
         if self.place.is_network:
             from slotwise.service.clients.credentials import credential_for
 
             found = credential_for(str(self.place)) if credential is None else credential
             self._headers = {"Authorization": f"Bearer {found.token}"}
-            self._ca = found.ca
+            self._ca, self._variable = found.ca, found.variable
         self._own = threading.local()
         self._streams: set[http.client.HTTPConnection] = set()
 
@@ -95,7 +95,7 @@ class Transport:
             connection.request(method, _with_query(path, query), data, headers=headers)
             response = connection.getresponse()
             if response.status >= 400:
-                raise _error(response.status, response.read())
+                raise self._error(response.status, response.read())
             yield from frames(response)
         except (OSError, http.client.HTTPException) as error:
             raise self._ended(error) from error
@@ -123,7 +123,7 @@ class Transport:
             response, data = self._answered(method, path, body, kind)
             if response.status < 400:
                 return json.loads(data)
-            error = _error(response.status, data)
+            error = self._error(response.status, data)
             is_busy = isinstance(error, ServerRefusedError) and error.kind == "busy"
             if not is_busy or time.monotonic() > until:
                 raise error
@@ -174,6 +174,14 @@ class Transport:
                 f"{_remedy(place, error)}"
             ) from error
         return connection
+
+    def _error(self, status: int, body: bytes) -> SlotwiseError:
+        error = _error(status, body)
+        if status != 401 or not self._variable:
+            return error
+        what = str(error).partition(";")[0]
+        remedy = f"{self._variable} states it, before what is stored: correct or unset that"
+        return ServerRefusedError("unauthorized", f"{what}; {remedy}")
 
     def _ended(self, error: BaseException) -> ServerClosedError:
         return ServerClosedError(

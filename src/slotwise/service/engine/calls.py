@@ -18,6 +18,7 @@ from slotwise.service.engine.rights import (
     may_see,
     plain_name,
     scoped,
+    with_pool,
 )
 from slotwise.service.engine.streams import ServedStream, binding_of
 from slotwise.service.store.records import OPEN, StoredCall, StoredJob
@@ -204,7 +205,7 @@ class _CallBatch:
         if self._name(key) is not None:
             return None
         engine, now = self._engine, time.time()
-        stated = header.get("binding") or {}
+        stated: Mapping[str, Any] = header.get("binding") or {}
         if not isinstance(stated, dict):
             raise InputError(
                 f"stream {plain_name(key)!r}: binding is {shown(stated)}; give an object"
@@ -214,6 +215,7 @@ class _CallBatch:
             owner = engine.owner(stated.get("user"), self._user)
             if owner.name != engine.own.name:
                 stated = {**stated, "user": owner.name}
+            stated = with_pool(self._user, stated, engine.settings)
             binding = binding_of(stated)
             grows, program = bool(header.get("grows")), str(header.get("program") or "")
             job = binding.job(grows=grows)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from slotwise.core.errors import InputError, check_number, shown
+from slotwise.core.errors import InputError, check_name, check_number, shown
 from slotwise.core.resources import NOTHING
 from slotwise.core.units import seconds_of
 from slotwise.jobs.accounts import Account
@@ -106,8 +107,8 @@ class Submitted:
             entry["command"] = [
                 _word(number, word, words) for number, word in enumerate(command)
             ]
-        if not isinstance(title := stated.get("name") or "", str):
-            raise InputError(f"name is {shown(title)}; give a string")
+        if title := stated.get("name") or "":
+            check_name("name", title, inf)
         index = stated.get("array_index")
         if index is not None and (type(index) is not int or index < 0):
             raise InputError(f"array_index is {shown(index)}; give a whole number >= 0")

@@ -50,6 +50,24 @@ def check_submits(user: User, pool: object, settings: Settings) -> None:
         )
 
 
+def with_pool(user: User, stated: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """The properties of a job that a user submits, with its pool.
+
+    Without one, or in `default`, where the user may not submit, the job goes to the only pool
+    where the user may.
+    """
+    default = "default"
+    if stated.get("pool", default) != default or user.may(Role.SUBMIT, default):
+        return stated
+    inner = {one.parent for one in settings.pools}
+    own = [
+        one.name
+        for one in settings.pools
+        if one.name not in inner and user.may(Role.SUBMIT, *settings.pools_of(one.name))
+    ]
+    return {**stated, "pool": own[0]} if len(own) == 1 else stated
+
+
 def check_names(user: User, named: object) -> None:
     """ForbiddenError if a user names another one, and may not."""
     if named not in (None, user.name):

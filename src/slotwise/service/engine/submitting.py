@@ -23,6 +23,7 @@ from slotwise.service.engine.rights import (
     check_names,
     check_sees,
     check_submits,
+    with_pool,
 )
 from slotwise.service.planned.hosted import TASKS_MAX
 from slotwise.service.settings import HELD
@@ -119,6 +120,7 @@ class _JobBatch:
         self._found: list[tuple[StoredJob, Execution | None]] = []
         self._names: dict[str, str] = {}
         self._owners: dict[str, User] = {}
+        self._numbers: set[int] = set()  # Those that nothing was stored with.
 
     def accept(self) -> list[StoredJob]:
         """Check, store and begin the jobs. Those that ask for promises come one by one."""
@@ -130,11 +132,11 @@ class _JobBatch:
         given, engine = self._given, self._engine
         if not 0 < len(given.jobs) <= JOBS_MAX:
             raise InputError(f"{len(given.jobs)} jobs; expected from 1 to {JOBS_MAX}")
-        entries = [Submitted.of(stated, self._now) for stated in given.jobs]
-        numbered, entries = self._numbered(entries)
-        for (_, id), one in zip(numbered, entries, strict=True):
-            self._names.setdefault(str(one.entry.get("id", id)), id)
+        entries = self._entries()
         try:
+            numbered, entries = self._numbered(entries)
+            for (_, id), one in zip(numbered, entries, strict=True):
+                self._names.setdefault(str(one.entry.get("id", id)), id)
             for (number, id), one in zip(numbered, entries, strict=True):
                 self._found.append(self._planned(one, number, id))
             ordered = self._checked()
@@ -143,6 +145,7 @@ class _JobBatch:
                 made.open()
             records = [record for record, _ in self._found]
             with self._counted():
+                self._numbers.clear()
                 engine.store.add(records, given.key, given.environ).result()
         except BaseException:
             self._discard()
@@ -159,7 +162,7 @@ class _JobBatch:
     def planned(self) -> list[Job]:
         if len(self._given.jobs) > PLANNED_MAX:
             raise LimitError(f"{len(self._given.jobs)} jobs; ask about {PLANNED_MAX} at once")
-        entries = [Submitted.of(stated, self._now) for stated in self._given.jobs]
+        entries = self._entries()
         try:
             for one in entries:
                 id = stated = _stated_id(one.entry) or "new"
@@ -180,10 +183,16 @@ class _JobBatch:
         finally:
             self._discard()
 
+    def _entries(self) -> list[Submitted]:
+        found, by = [Submitted.of(one, self._now) for one in self._given.jobs], self._given.by
+        settings = self._engine.settings
+        return [replace(one, entry=with_pool(by, one.entry, settings)) for one in found]
+
     def _discard(self) -> None:
         for _, execution in self._found:
             if execution is not None:
                 execution.close(succeeded=False)
+        self._engine.store.give_back(self._numbers)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -220,9 +229,11 @@ class _JobBatch:
         for one in entries:
             index = one.array_index
             if index is not None and not array:
-                array = str(store.new_id()[0])
+                self._numbers.add(number := store.new_id()[0])
+                array = str(number)
             stated = _stated_id(one.entry) if index is None else f"{array}_{index}"
             numbered.append(store.new_id(stated))
+            self._numbers.add(numbered[-1][0])
             found.append(one if index is None else one.with_number(numbered[-1][0]))
         return numbered, found
 

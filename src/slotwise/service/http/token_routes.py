@@ -62,7 +62,8 @@ class TokenRoutes:
             raise InputError(f"user {shown(name)} is not configured; {remedy}")
         if days is not None and not _is_time(days):
             raise InputError(f"days is {shown(days)}; give a number > 0, up to {DAYS_MAX}")
-        token, text = await run_in_threadpool(self._tokens.create, name, days)
+        create = self._tokens.create
+        token, text = await run_in_threadpool(create, name, days, request.state.token)
         audited(request, token=token.id, of=name)
         return PlainResponse({**token.to_plain(), "token": text}, 201)
 

@@ -212,7 +212,7 @@ def running(engine: Engine) -> list[str]:
 
 
 def pools_json(engine: Engine) -> list[dict[str, Any]]:
-    """The pools with their shares and what they hold."""
+    """The pools with their shares and what they hold; not the closed one of held jobs."""
 
     def read() -> list[dict[str, Any]]:
         state = engine.core.state
@@ -239,7 +239,7 @@ def pools_json(engine: Engine) -> list[dict[str, Any]]:
                 "queued": jobs.get(name, 0) - running.get(name, 0),
             }
             for name, pool in state.pools.items()
-            if name != HELD or jobs[name]
+            if name != HELD
         ]
 
     return engine.core.ask(read)
@@ -284,11 +284,14 @@ def status_json(engine: Engine) -> dict[str, Any]:
     workers = workers_json(engine)
     counts = engine.store.counts()
 
-    def read() -> int:
-        jobs = engine.core.state.jobs_left()
-        return sum(1 for phases in jobs if any(phase.launches for phase in phases))
+    def read() -> tuple[int, int]:
+        state = engine.core.state
+        left = [(one[0].job, any(phase.launches for phase in one)) for one in state.jobs_left()]
+        left += [(state.phases_of(name)[0].job, False) for name in state.not_admitted]
+        is_held = [job.pool == HELD and not runs for job, runs in left]
+        return sum(runs for _, runs in left), sum(is_held)
 
-    running = engine.core.ask(read)
+    running, held = engine.core.ask(read)
     left = counts.get("open", 0)
     return {
         "scheduler": engine.settings.scheduler,
@@ -298,7 +301,8 @@ def status_json(engine: Engine) -> dict[str, Any]:
         "changes": engine.store.notes(CHANGES_MAX),
         "jobs": {
             "running": running,
-            "queued": max(0, left - running),
+            "queued": max(0, left - running - held),
+            "held": held,
             **{state: counts.get(state, 0) for state in OVER},
         },
     }

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -126,6 +126,12 @@ class Store:
             if is_number and int(stated) < self._number and not self._is_used(stated):
                 self._names.unused(stated)
             return self._number, self._names.unused(stated)
+
+    def give_back(self, numbers: Collection[int]) -> None:
+        """Give the last of these numbers again, whose jobs are not added."""
+        with self._numbering:
+            while self._number in numbers:
+                self._number -= 1
 
     def _is_used(self, name: str) -> bool:
         return self._names.last(name)[1] > 0

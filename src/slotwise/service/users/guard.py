@@ -165,7 +165,7 @@ class Guard:
             return
         assert self._own is not None
         method, path, status = scope["method"], scope["path"], 200
-        scope.setdefault("state", {})["user"] = self._own
+        scope.setdefault("state", {}).update(user=self._own, token=None)
         if path in _OWN_PATHS and (handler := self.routes.get((method, path))):
             answer = await handler(scope, receive, Identity(self._own))
             await answer(scope, receive, send)
@@ -191,7 +191,8 @@ class Guard:
         who = f"address {address_of(scope)}" if user is None else user.name
         load = self._loads.setdefault(who, UserLoad())
         exchange = Exchange(receive, send, load, identity.is_valid if identity else _always)
-        scope.setdefault("state", {})["user"] = user
+        token = None if identity is None else identity.token
+        scope.setdefault("state", {}).update(user=user, token=token)
         if answer is not None:
             answer = self._wrong(scope, headers, answer)
         else:

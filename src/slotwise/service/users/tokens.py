@@ -66,13 +66,21 @@ class Tokens:
         self._by_id = {token.id: token for token in (Token(*row) for row in store.tokens())}
         self._used = {token.id: token.used or 0.0 for token in self._by_id.values()}
 
-    def create(self, user: str, days: float | None = None) -> tuple[Token, str]:
-        """A new token, and its text, which is nowhere else. InputError for too many."""
+    def create(
+        self, user: str, days: float | None = None, by: str | None = None
+    ) -> tuple[Token, str]:
+        """A new token, and its text, which is nowhere else. InputError for too many.
+
+        It ends no later than the token with the id `by`, which asks for it: what a leaked one
+        has made ends with it.
+        """
         now = self._clock()
         if sum(one.is_valid(now) for one in self.of(user)) >= TOKENS_MAX:
             raise InputError(f"user {user!r} has {TOKENS_MAX} tokens; revoke some first")
         id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        expires = None if days is None else now + days * 86_400
+        maker = None if by is None else self._by_id[by].expires
+        stated = None if days is None else now + days * 86_400
+        expires = min((one for one in (stated, maker) if one is not None), default=None)
         token = Token(id, user, hashed(secret), now, expires)
         self._store.add_token(id, user, token.hash, now, expires).result()
         self._by_id[id] = token

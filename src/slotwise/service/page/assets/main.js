@@ -12,7 +12,7 @@ const model = new Model(), times = new Times($("times-canvas"));
 const dialog = new JobDialog(model, act), table = new JobTable(model, id => dialog.open(id));
 const own = new OwnJobs(model, id => dialog.open(id), act);
 const stream = new Stream(model, onEvent, onState);
-let isAdmin = false, seconds = Number(localStorage.getItem("slotwise-range")) || 600, link = "";
+let isAdmin = false, roles = {"*": "submit"}, seconds = Number(localStorage.getItem("slotwise-range")) || 600, link = "";
 
 function news(text) { put($("news"), text); }
 
@@ -150,12 +150,13 @@ $("what-if").ontoggle = () => listPools(Object.keys(model.sections.pools));
 // Submissions.
 
 const form = $("submit-form"), field = name => form.elements[name];
+const maySubmit = (name, pools) => "*" in roles || (name !== null && name !== undefined && (Object.hasOwn(roles, name) || maySubmit(pools[name]?.parent, pools)));
 $("submit-open").onclick = () => {
-  const {pools} = model.sections, names = leaves(pools);
+  const {pools} = model.sections, all = leaves(pools), names = (all.length ? all : ["default"]).filter(name => maySubmit(name, pools));
   const chosen = field("pool").value;
-  field("pool").replaceChildren(...(names.length ? names : ["default"]).map(name => el("option", {value: name, textContent: safe(name)})));
+  field("pool").replaceChildren(...names.map(name => el("option", {value: name, textContent: safe(name)})));
   if (names.includes(chosen)) field("pool").value = chosen;
-  put($("submit-wrong"), ""); $("submit-answer").replaceChildren();
+  put($("submit-wrong"), names.length ? "" : "You may submit to no pool; an administrator of the server gives the role."); $("submit-answer").replaceChildren();
   $("submit").showModal();
 };
 function stated() {
@@ -221,7 +222,7 @@ $("logout").onclick = async () => { token = ""; await post("v1/logout").catch(()
 async function begin() {
   try {
     const me = await get("v1/whoami");
-    $("logout").hidden = !me.user; isAdmin = Boolean(me.admin);
+    $("logout").hidden = !me.user; isAdmin = Boolean(me.admin); roles = me.roles;
   } catch (error) { if (error.status === 401) return; }  // Or it has no logins, or does not answer yet.
   stream.open();
 }
