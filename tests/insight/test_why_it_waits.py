@@ -49,6 +49,7 @@ class Live:
     ) -> None:
         cluster = Cluster.of_slots(on) if isinstance(on, int) else Cluster(tuple(on))
         self.state, self.name = State(cluster, pools), by
+        self.now = 0.0
         self.objective = objective or Objective()
         if by in ESTIMATING:
             self.state.expect_estimates()
@@ -75,7 +76,9 @@ class Live:
 
     def status(self, job: str = "it") -> str:
         """What a job does."""
-        return explain_now(self.state, job, "default", self.name, self.objective).status
+        return explain_now(
+            self.state, job, "default", self.name, self.objective, self.now
+        ).status
 
 
 OF_JOB = ("after", "after_each", "promise", "retry_delay", "time_requested")
@@ -343,7 +346,16 @@ def test_a_promise_is_explained_until_the_job_is_over() -> None:
     live.state.at(9.0)
     live.only(TaskFinished(9.0, PhaseId("it", "run"), 0, 1, 9.0))
     live.turn()
-    assert live.status().endswith("promised within 51.0 s")  # Its last task runs.
-    live.state.at(70.0)
+    live.now = 20.0  # Since when nothing has happened.
+    assert live.status().endswith("promised within 40.0 s")  # Its last task runs.
+    live.now = 70.0
     live.only(BreakPromise("it", 60.0, "failures"))
     assert live.status().endswith("its promised end has passed 10.0 s ago: attempts failed")
+
+
+def test_the_first_of_a_backfilled_queue_waits_for_slots_not_for_others() -> None:
+    """Of the two that wait, only the second one could delay another."""
+    live = Live(SHORT, NEXT, TOO_LONG, on=2, by="easy")
+    assert (live.why("b").position, live.why("b").remedy) == (1, "2 free slots")
+    assert live.why("b").sentence == "it needs 2 free slots at once; free now: 1"
+    assert "would delay" in live.why().sentence

@@ -51,6 +51,8 @@ def test_a_promise_survives_a_crash(
     server.restart()
     until(lambda: promised(server, "a") and promised(server, "b"))
     assert submitted(server.url, "--id", "c", "--array", "4", *long).exit_code == 2
+    shown = CliRunner().invoke(app, ["status", "a"], env={"SLOTWISE_SERVER": server.url})
+    assert re.search(r"^promise: .*\(in \d m\)$", shown.stdout, re.M), shown.stdout
     for job in "ab":
         server.post(f"/v1/jobs/{job}/cancel")
 

@@ -287,6 +287,7 @@ def show_job(job: Plain) -> None:
         "starts": range_of(job, "start", now),
         "ends": range_of(job, "end", now),
         "deadline": _dated(job.get("deadline"), now),
+        "promise": _promise(job, now),
         "tasks": f"{tasks_done(job)} done, {job.get('tasks_running') or 0} running,"
         f" {job.get('tasks_failed') or 0} failed",
         "exit code": _code(job.get("code")),
@@ -316,6 +317,14 @@ def _dated(at: float | None, now: float) -> str:
     if at is None:
         return MISSING
     return f"{datetime.fromtimestamp(at).isoformat(' ', 'seconds')} ({ago(at, now)})"
+
+
+def _promise(job: Plain, now: float) -> str:
+    """The promised date of a job, and whether it has been kept."""
+    if (at := job.get("promise")) is None:
+        return MISSING
+    kept = ", kept" if job.get("state") == "done" else ""
+    return f"{_dated(at, now)}{', not kept' if (job.get('ended') or now) > at else kept}"
 
 
 def _tasks_table(tasks: Sequence[Plain], now: float) -> Table:

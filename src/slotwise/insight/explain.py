@@ -79,12 +79,22 @@ def explain(log: Log, job: str, at: float) -> Explanation:
 
 
 def explain_state(
-    state: State, job: str, pool: str, scheduler: str, over: str = ""
+    state: State,
+    job: str,
+    pool: str,
+    scheduler: str,
+    over: str = "",
+    now: float | None = None,
 ) -> Explanation:
-    """Explain the slots that a job holds now. O(ready phases). `over`: how it ended before."""
+    """Explain the slots that a job holds now. O(ready phases).
+
+    over  how it ended before
+    now   the present instant, if it is later than that of the state
+    """
+    now = state.now if now is None else now
     phases = tuple(_phase(state, phase, scheduler) for phase in state.phases_of(job))
-    status = over or _ending(state, job) or _status(state, job)
-    return Explanation(job, state.now, pool, scheduler, status, phases)
+    status = over or _ending(state, job) or _status(state, job, now)
+    return Explanation(job, now, pool, scheduler, status, phases)
 
 
 def _pool_of(job: str, turn: Turn) -> str | None:
@@ -105,7 +115,7 @@ def _ending(state: State, job: str) -> str:
     return f"failed: {state.failed[job]}" if job in state.failed else ""
 
 
-def _status(state: State, job: str) -> str:
+def _status(state: State, job: str, now: float) -> str:
     if before := state.awaiting_jobs.get(job):
         return f"waits for {jobs_named(before)}"
     if job in state.awaiting_admission:
@@ -114,15 +124,15 @@ def _status(state: State, job: str) -> str:
         return f"awaits admission, number {place} in the queue: {'; '.join(reasons)}"
     if not state.phases_of(job):
         return "has not arrived yet"
-    return f"under way{_promised(state, job)}"
+    return f"under way{_promised(state, job, now)}"
 
 
-def _promised(state: State, job: str) -> str:
+def _promised(state: State, job: str, now: float) -> str:
     """What is promised to a job, or was, as a clause; "" without a promise.
 
     In seconds from or until now: on a server, seconds since its start mean nothing to a user.
     """
-    promises, now = state.refresh_promises(), state.now
+    promises = state.refresh_promises()
     if broken := promises.broken.get(job):
         ago = seconds(max(0.0, now - broken.at))
         return f"; its promised end has passed {ago} ago: {CAUSES[broken.cause]}"

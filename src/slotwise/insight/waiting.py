@@ -31,10 +31,15 @@ SOLVED_MAX = 100
 
 
 def explain_now(
-    state: State, job: str, pool: str, scheduler: str, objective: Objective
+    state: State,
+    job: str,
+    pool: str,
+    scheduler: str,
+    objective: Objective,
+    now: float | None = None,
 ) -> Explanation:
     """`explain_state`, with why the job waits. O(n log n) with n ready phases."""
-    found = explain_state(state, job, pool, scheduler)
+    found = explain_state(state, job, pool, scheduler, now=now)
     if not found.phases:
         return found
     return replace(found, waiting=why_waiting(state, job, scheduler, objective))

@@ -156,9 +156,11 @@ def _why_more(phase: PhaseState) -> PhaseReason:
 def _why_less(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
     """Why a backlogged phase below its limits holds no more slots."""
     if scheduler in BACKFILLINGS:
+        free, remedy = sum(state.free(phase.slot_kind).values()), "a shorter time_requested"
         sentence = f"{scheduler} serves jobs before it first, and it would delay one of these"
-        is_held = not any(state.free(phase.slot_kind).values())
-        remedy = _free(phase.unit) if is_held else "a shorter time_requested"
+        if free < phase.unit:
+            remedy = _free(phase.unit)
+            sentence = f"it needs {remedy} at once; free now: {free}"
         return PhaseReason(Reason.BACKFILLING, sentence, remedy)
     if _is_promised(state, phase):
         named = jobs_named(state.promises.open)

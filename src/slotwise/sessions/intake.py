@@ -329,7 +329,7 @@ class SessionCore:
             state, scheduler = self.state, self.loop.scheduler_name
             if phases := state.phases_of(name):
                 pool = phases[0].job.pool
-                return explain_now(state, name, pool, scheduler, self.objective)
+                return explain_now(state, name, pool, scheduler, self.objective, self.now)
             found = self.views.explained(name)
             if not isinstance(job, Future) and not (name in self._calls or name in self.jobs):
                 raise InputError(

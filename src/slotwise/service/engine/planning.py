@@ -339,6 +339,14 @@ def _listed(names: str | list[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
 
 
+def promised_at(record: StoredJob) -> float | None:
+    """The date that a stored job was promised, in Unix seconds; None: it asked for none."""
+    if not record.spec:
+        return None
+    entry = Spec.of(record).submitted.entry
+    return entry["promise"]["at"] if "promise" in entry else None
+
+
 def arriving_now(stated: Any, now: float) -> Any:
     """The job with arrival `now`; its deadline, promise and steps keep their distance."""
     later = now - stated.arrival

@@ -13,6 +13,7 @@ from slotwise.core.resources import in_units
 from slotwise.insight.explanation import explanation_lines
 from slotwise.insight.reasons import Reason, WhyWaiting
 from slotwise.service.engine.engine import OVER, Engine, plain_result
+from slotwise.service.engine.planning import promised_at
 from slotwise.service.settings import HELD
 from slotwise.service.store.records import OPEN, StoredJob
 
@@ -86,7 +87,8 @@ def job_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     running = engine.core.ask(lambda: _running(engine, record.id))
     first = [one for one in tasks if one["state"] in ("failed", "lost")]
     rest = [one for one in tasks if one["state"] not in ("failed", "lost")]
-    return {**plain, "tasks_listed": [*running, *first, *rest][:TASKS_MAX]}
+    listed = [*running, *first, *rest][:TASKS_MAX]
+    return {**plain, "promise": promised_at(record), "tasks_listed": listed}
 
 
 def _running(engine: Engine, job: str) -> list[dict[str, Any]]:
