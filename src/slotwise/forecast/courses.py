@@ -115,9 +115,11 @@ class _Table:
         rows_of = {p.takes: _needed(p.takes, names) for p in phases}
         self._need = np.array([rows_of[p.takes] for p in phases]).reshape(count, len(names))
         totals = np.array([float(self._totals[name]) for name in names])
-        held = np.array([len(p.begun) for p in phases], float)
-        self._free = totals - held @ self._need if count else totals
         fits = np.all(self._need <= totals, axis=1)  # Else it never ends.
+        held = np.array([len(p.begun) for p in phases], float)
+        unknown = np.isinf(self._need)  # With these, what is free would not be a number.
+        self._need[unknown] = np.where(held[:, None] > 0, 0.0, UNKNOWN)[unknown.nonzero()[0], 0]
+        self._free = totals - held @ self._need if count else totals
         pending = np.array([p.pending for p in phases], np.int64)
         batch = [ceil(p.pending / batches) for p in phases]
         room = np.array([p.room for p in phases], np.int64)
@@ -315,6 +317,9 @@ def _needed(takes: Resources, names: Sequence[str]) -> list[float]:
         return [inf] * len(names)
     return known
 
+
+UNKNOWN = 1e15
+"""What a waiting task takes of a resource that no host has: more than any host could have."""
 
 FIRST = -1e15
 """Added to the key of jobs that have been allocated slots, where the order is fixed."""
