@@ -333,10 +333,15 @@ def _keys(situation: Situation, jobs: Sequence[JobNow]) -> Sequence[float]:
         return [number - job.priority * BEFORE for number, job in enumerate(jobs)]
     by_size = situation.penalty in BY_SIZE
     return [
-        (_work_left(job) / job.weight if by_size else job.deadline) + FIRST * job.first
+        (_work_left(job) / job.weight if by_size else min(job.deadline, NO_DEADLINE))
+        + FIRST * job.first
         for job in jobs
     ]
 
+
+NO_DEADLINE = 1e14
+"""The key of jobs without a deadline where deadlines order them: infinity would never be served.
+"""
 
 BEFORE = 1e9
 """More than the number of jobs: what a priority counts."""
@@ -353,7 +358,7 @@ def _later_keys(
         return np.asarray(numbers - old["priority"] * BEFORE)
     if situation.penalty in BY_SIZE:
         return np.asarray(old["size"] / old["weight"])
-    return np.asarray(at + old["patience"])
+    return np.asarray(np.minimum(at + old["patience"], NO_DEADLINE))
 
 
 def _work_left(job: JobNow) -> float:
