@@ -32,7 +32,7 @@ class Watched:
     """Forecasts after each arrival, and when jobs really end."""
 
     def __init__(self, scheduler: str = "fair", every: int = 1) -> None:
-        self.state, self.forecaster = State(CLUSTER), Forecaster(CLUSTER)
+        self.state, self.forecaster = State(CLUSTER), Forecaster()
         self.scheduler, self._every, self._arrived = scheduler, every, 0
         self.first: dict[str, Eta] = {}
         self.starts: dict[str, float] = {}
@@ -170,7 +170,7 @@ def test_what_was_learned_is_kept() -> None:
     """What was learned is kept."""
     watched = Watched()
     watched.run(stream(100))
-    again = Forecaster(CLUSTER)
+    again = Forecaster()
     again.restore(json.loads(json.dumps(watched.forecaster.plain())))
     assert again.ends.noted == watched.forecaster.ends.noted
     assert again.past.plain() == watched.forecaster.past.plain()
@@ -180,7 +180,7 @@ def test_what_was_learned_is_kept() -> None:
 def test_what_is_no_record_of_forecasts_is_refused(plain: object) -> None:
     """What is no record of forecasts is refused."""
     with pytest.raises((KeyError, TypeError, ValueError)):
-        Forecaster(CLUSTER).restore(plain)  # type: ignore[arg-type]
+        Forecaster().restore(plain)  # type: ignore[arg-type]
 
 
 # What if.
@@ -202,7 +202,7 @@ def test_another_job_delays_the_others() -> None:
     state, situation = waiting_situation()
     new = Job("new", (Phase("run", Tasks(8, 10.0)),), pool="a", deadline=1.0)
     other = changed(situation, Change(jobs=(new,)), state.cluster, state.pools)
-    found = Forecaster(CLUSTER).what_if(situation, other)
+    found = Forecaster().what_if(situation, other)
     first, *rest = found.jobs
     assert (first.job, first.before, first.late_after) == ("new", None, 1.0)
     assert {one.job for one in rest} >= {"a"}
@@ -218,7 +218,7 @@ def test_a_larger_weight_or_another_host_lets_a_job_end_sooner() -> None:
     more = Change(hosts=(Host("more", {"task": 4}),))
     for change, sooner in ((heavy, "a"), (more, "b")):
         other = changed(situation, change, state.cluster, state.pools)
-        found = {one.job: one for one in Forecaster(CLUSTER).what_if(situation, other).jobs}
+        found = {one.job: one for one in Forecaster().what_if(situation, other).jobs}
         one = found[sooner]
         assert one.after.end.median < one.before.end.median  # type: ignore[union-attr]
 
@@ -228,5 +228,5 @@ def test_without_hosts_nothing_ends() -> None:
     state, situation = waiting_situation()
     host = situation.hosts[0].name
     other = changed(situation, Change(without_hosts=(host,)), state.cluster, state.pools)
-    found = Forecaster(CLUSTER).what_if(situation, other)
+    found = Forecaster().what_if(situation, other)
     assert all(one.after.end.high == inf for one in found.jobs if one.after)

@@ -10,6 +10,7 @@ import pytest
 from slotwise import Session
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
+from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import Change
 from slotwise.sessions.forecasting import PROCESSOR_PART, SAVED_SECONDS, Forecasts
 from waiting import until
@@ -65,6 +66,41 @@ def test_wrong_changes_are_refused(session: Session) -> None:
     ):
         with pytest.raises(InputError, match=message):
             forecasts.what_if(change)
+
+
+def test_an_error_in_a_forecast_is_reported_once_and_ends_nothing(
+    session: Session, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An error in a forecast is reported once, and ends neither later forecasts nor jobs."""
+    learn, failed = Forecaster.learn, list[int]()
+
+    def fail(forecaster: Forecaster) -> None:
+        """The first two forecasts fail."""
+        if len(failed) < 2:
+            failed.append(1)
+            raise ZeroDivisionError("unforeseen")
+        learn(forecaster)
+
+    monkeypatch.setattr(Forecaster, "learn", fail)
+    forecasts = session.forecasts
+    futures = [session.submit(time.sleep, 0.1), session.submit(time.sleep, 60.0)]
+    assert futures[0].result(60) is None
+    until(lambda: forecasts.eta(futures[1].job, timeout=1))
+    assert len(failed) == 2
+    assert capfd.readouterr().err.count("Error: unforeseen") == 1
+    session.close(cancels=True)
+
+
+def test_kinds_of_slots_may_come_with_later_hosts() -> None:
+    """Kinds of slots may come with later hosts."""
+    with Session({"map": 1}) as session:
+        forecasts = session.forecasts
+        session.add_host("later", {"task": 1})
+        future = session.submit(time.sleep, 60.0)
+        found = forecasts.eta(future.job, timeout=60)
+        assert found is not None
+        assert not found.end.is_open
+        session.close(cancels=True)
 
 
 def test_close_ends_it(session: Session) -> None:

@@ -340,8 +340,7 @@ def _keys(situation: Situation, jobs: Sequence[JobNow]) -> Sequence[float]:
 
 
 NO_DEADLINE = 1e14
-"""The key of jobs without a deadline where deadlines order them: infinity would never be served.
-"""
+"""The key of jobs without a deadline where deadlines order them; infinity is never served."""
 
 BEFORE = 1e9
 """More than the number of jobs: what a priority counts."""

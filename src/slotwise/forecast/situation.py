@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from slotwise.core.cluster import Cluster, Host
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, shown, suggestion
 from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.job import PRIORITIES, Job, Phase
@@ -218,7 +218,9 @@ def job_now(job: Job, cluster: Cluster) -> JobNow:
     for phase in job.phases:
         gang = phase.tasks.count if phase.is_gang else 1
         base, is_stated = base_of(job, phase)
-        kind = cluster.slot_kind(phase.kind)
+        kind = (
+            phase.kind if phase.kind in cluster.capacity else ANY_KIND
+        )  # Of a host that left.
         phases.append(
             PhaseNow(
                 name=phase.name,

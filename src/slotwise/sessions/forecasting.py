@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -74,14 +76,14 @@ class Forecasts:
         self._lock = threading.Lock()  # Of the forecaster, which one thread uses at a time.
         self._changed = threading.Condition()
         self._etas: Mapping[str, Eta] = {}
-        self._at = -1.0
         state = loop.state
         self._is_closed = False
         self._is_wanted = loop.ask(lambda: any(state.jobs_left()) or bool(state.not_admitted))
         self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
         self._cost, self._written = 0.0, time.monotonic()
+        self._taken = 0.0  # Seconds of the thread of the loop, of the last forecast.
         self.processor_seconds = 0.0  # Of all forecasts so far.
-        self._forecaster = Forecaster(loop.ask(lambda: loop.state.cluster))
+        self._forecaster = Forecaster()
         self._load()
         loop.observe(
             lambda now, events, decisions: self._forecaster.on_turn(
@@ -148,28 +150,40 @@ class Forecasts:
         return replace(found, now=max(found.now, self._loop.now))
 
     def _run(self) -> None:
+        has_failed = False
         while self._wait():
-            began, used = time.perf_counter(), time.thread_time()
-            taken = 0.0
-
-            def read() -> Situation:
-                nonlocal taken
-                start = time.perf_counter()
-                situation = self._situation()
-                taken = time.perf_counter() - start
-                return situation
-
-            situation = self._loop.ask(read)
-            with self._lock:
-                found = self._forecaster.forecast(situation)
+            used, self._taken = time.thread_time(), 0.0
+            try:
+                self._renew()
+            except Exception as error:  # Whatever it is, jobs and later forecasts go on.
+                if not (has_failed or self._is_closed):
+                    has_failed = True
+                    text = "".join(traceback.format_exception(error))
+                    print(f"slotwise: a forecast failed, jobs go on:\n{text}", file=sys.stderr)
             with self._changed:
-                self._etas, self._at = found, situation.now
-                self._cost = time.thread_time() - used + taken
+                self._cost = time.thread_time() - used + self._taken
                 self._credit -= self._cost
                 self.processor_seconds += self._cost
                 self._changed.notify_all()
-            if began - self._written > WRITE_SECONDS:
-                self._written = began
+
+    def _renew(self) -> None:
+        """Forecast the present state, and keep what was learned from time to time."""
+
+        def read() -> Situation:
+            start = time.perf_counter()
+            situation = self._situation()
+            self._taken = time.perf_counter() - start
+            return situation
+
+        situation = self._loop.ask(read)
+        with self._lock:
+            found = self._forecaster.forecast(situation)
+        with self._changed:
+            self._etas = found
+            self._changed.notify_all()
+        if time.monotonic() - self._written > WRITE_SECONDS:
+            self._written = time.monotonic()
+            with self._lock:  # Questions also learn.
                 self._save()
 
     def _wait(self) -> bool:
