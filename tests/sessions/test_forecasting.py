@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -46,13 +48,23 @@ def test_what_is_kept_is_read_again_and_damage_is_no_error(
 ) -> None:
     """What is kept is read again and damage is no error."""
     kept = tmp_path / "forecasts.json"
-    for damage in ("", "{", "[]", '{"scheduler": 3}', "\x00"):
+    Forecasts(session._intake.loop, kept).close()
+    infinite = kept.read_text().replace('"noted": 0', '"noted": Infinity')
+    for damage in ("", "{", "[]", '{"scheduler": 3}', "\x00", "[" * 100_000, infinite):
         kept.write_text(damage)
         Forecasts(session._intake.loop, kept).close()
         assert kept.read_text().startswith('{"scheduler"')
     kept.unlink()
     kept.mkdir()
     Forecasts(session._intake.loop, kept).close()
+    os.mkfifo(tmp_path / "pipe")  # To read it would take for ever.
+    Forecasts(session._intake.loop, tmp_path / "pipe").close()
+
+
+def test_a_question_may_wait_for_ever(session: Session) -> None:
+    """A question may wait for ever."""
+    future = session.submit(time.sleep, 0.3)
+    assert session.forecasts.eta(future.job, timeout=inf) is not None
 
 
 def test_wrong_changes_are_refused(session: Session) -> None:
@@ -69,7 +81,7 @@ def test_wrong_changes_are_refused(session: Session) -> None:
 
 
 def test_an_error_in_a_forecast_is_reported_once_and_ends_nothing(
-    session: Session, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An error in a forecast is reported once, and ends neither later forecasts nor jobs."""
     learn, failed = Forecaster.learn, list[int]()
@@ -82,13 +94,14 @@ def test_an_error_in_a_forecast_is_reported_once_and_ends_nothing(
         learn(forecaster)
 
     monkeypatch.setattr(Forecaster, "learn", fail)
-    forecasts = session.forecasts
-    futures = [session.submit(time.sleep, 0.1), session.submit(time.sleep, 60.0)]
-    assert futures[0].result(60) is None
-    until(lambda: forecasts.eta(futures[1].job, timeout=1))
-    assert len(failed) == 2
-    assert capfd.readouterr().err.count("Error: unforeseen") == 1
-    session.close(cancels=True)
+    with Session(2) as session:
+        forecasts = session.forecasts
+        futures = [session.submit(time.sleep, 0.1), session.submit(time.sleep, 60.0)]
+        assert futures[0].result(60) is None
+        until(lambda: forecasts.eta(futures[1].job, timeout=1))
+        assert len(failed) == 2
+        assert capfd.readouterr().err.count("Error: unforeseen") == 1
+        session.close(cancels=True)
 
 
 def test_kinds_of_slots_may_come_with_later_hosts() -> None:

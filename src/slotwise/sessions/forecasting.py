@@ -36,6 +36,9 @@ REST_SECONDS = 1.0
 WRITE_SECONDS = 60.0
 """Seconds between two writes of what was learned."""
 
+KEPT_BYTES_MAX = 64 << 20
+"""A larger file is not read: it is not one of forecasts, which take 10 MB for 2,000 users."""
+
 CLOSE_SECONDS = 1.0
 """How long the end waits for the thread."""
 
@@ -109,7 +112,8 @@ class Forecasts:
             while job not in self._etas and not self._is_closed:
                 self._is_wanted = True
                 self._changed.notify_all()
-                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                left = min(until - time.monotonic(), threading.TIMEOUT_MAX)
+                if not self._changed.wait(max(0.0, left)):
                     break
             return self._etas.get(job)
 
@@ -155,11 +159,13 @@ class Forecasts:
             used, self._taken = time.thread_time(), 0.0
             try:
                 self._renew()
-            except Exception as error:  # Whatever it is, jobs and later forecasts go on.
+            except Exception as error:  # Whatever it is, jobs and later forecasts continue.
                 if not (has_failed or self._is_closed):
                     has_failed = True
                     text = "".join(traceback.format_exception(error))
-                    print(f"slotwise: a forecast failed, jobs go on:\n{text}", file=sys.stderr)
+                    print(
+                        f"slotwise: a forecast failed; jobs continue:\n{text}", file=sys.stderr
+                    )
             with self._changed:
                 self._cost = time.thread_time() - used + self._taken
                 self._credit -= self._cost
@@ -211,11 +217,12 @@ class Forecasts:
     # What is kept.
 
     def _load(self) -> None:
-        if self._kept is None or not self._kept.exists():
+        if self._kept is None:
             return
         try:
-            self._forecaster.restore(json.loads(self._kept.read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            if self._kept.is_file() and self._kept.stat().st_size <= KEPT_BYTES_MAX:
+                self._forecaster.restore(json.loads(self._kept.read_text("utf-8")))
+        except Exception:  # Anything may be in it, such as nesting without an end.
             return  # It is learned again, and the file is replaced.
 
     def _save(self) -> None:
