@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -18,11 +19,19 @@ from slotwise.core.decisions import Decision
 from slotwise.core.events import Event, JobArrived, SchedulerChanged
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.loop import run, turn
-from slotwise.core.pools import Pool
+from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.state import State
+from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.eta import Eta
 from slotwise.forecast.forecaster import Forecaster
-from slotwise.forecast.situation import Change, Situation, changed, situation_of
+from slotwise.forecast.situation import (
+    Change,
+    Situation,
+    changed,
+    job_now,
+    pools_now,
+    situation_of,
+)
 from slotwise.policy.scheduler import make_scheduler
 
 CLUSTER = Cluster.of_slots(4)
@@ -230,3 +239,19 @@ def test_without_hosts_nothing_ends() -> None:
     other = changed(situation, Change(without_hosts=(host,)), state.cluster, state.pools)
     found = Forecaster().what_if(situation, other)
     assert all(one.after.end.high == inf for one in found.jobs if one.after)
+
+
+def test_jobs_of_many_phases_and_thousands_of_pools_cost_little() -> None:
+    """What is read and learned is linear in phases and pools, not quadratic."""
+    count = 6_000
+    chain = [Phase("p0", Tasks(1, 1.0))]
+    chain += [
+        Phase(f"p{k}", Tasks(1, 1.0), after=frozenset({f"p{k - 1}"})) for k in range(1, count)
+    ]
+    pools = [Pool(f"q{k}") for k in range(count)]
+    hosts, tree = CLUSTER.hosts, PoolTree(pools)
+    large, arrivals = job_now(Job("large", tuple(chain)), CLUSTER), PastArrivals()
+    began = time.thread_time()
+    arrivals.note(large)
+    pools_now(tree, list(tree), hosts)
+    assert time.thread_time() - began < 2.0

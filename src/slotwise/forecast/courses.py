@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -72,18 +73,25 @@ it has to be made: Python takes 0.2 s for them."""
 def _simulation(phases: int) -> Any:
     """The simulation for this number of phases, as machine code where that is worth it."""
     is_worth = phases >= COMPILED_FROM or _machine_code.cache_info().currsize
-    return _machine_code() if is_worth and has_numba() else simulate
+    return _machine_code()[0] if is_worth and has_numba() else simulate
+
+
+def loading_seconds() -> float:
+    """Processor seconds that it took to load or make the machine code; once a process."""
+    return _machine_code()[1] if _machine_code.cache_info().currsize else 0.0
 
 
 @cache
-def _machine_code() -> Any:
+def _machine_code() -> tuple[Any, float]:
+    began = time.thread_time()
     matrix = "float64[:,::1]"
     numbers = [
         "int64", "float64", "float64", FLOATS, "int64", INTS, FLOATS, INTS, INTS, INTS, INTS,
         matrix, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
         FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
     ]  # fmt: skip
-    return compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True)
+    made = compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True)
+    return made, time.thread_time() - began
 
 
 class _Table:
