@@ -87,7 +87,7 @@ class Watcher:
         burn_in: int,
         only_waiting: bool,
     ) -> None:
-        self.forecaster = Forecaster(state.cluster)
+        self.forecaster = Forecaster()
         self.cases: dict[str, Case] = {}
         self.waits: list[tuple[float, float, float, str]] = []  # Known at, wait, arrival, job.
         self.cost, self.jobs_forecast = 0.0, 0
@@ -452,7 +452,7 @@ def seconds_of_forecast(count: int, tasks: int, scheduler: str) -> float:
         for number in range(count)
     ]
     backend, decider = SimulatedBackend(cluster, jobs), make_scheduler(scheduler)
-    forecaster = Forecaster(cluster)
+    forecaster = Forecaster()
 
     def note(now: float, events: Sequence[Event], decisions: Sequence[Decision]) -> None:
         forecaster.on_turn(state, now, events, decisions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,12 @@ from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.loop import run, turn
-from slotwise.core.pools import Pool
+from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.state import State
 from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.courses import simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.situation import Situation, situation_of
+from slotwise.forecast.situation import Change, JobNow, Situation, changed, situation_of
 from slotwise.policy.scheduler import make_scheduler
 
 SLOTS = 6
@@ -130,6 +131,38 @@ def test_resources_and_kinds_limit_courses() -> None:
     ]
     situation = situation_at_start(jobs, Cluster(hosts), "fair")
     assert ends_of_course(situation) == {"a": 2.0, "b": 2.0}
+
+
+@pytest.mark.parametrize("scheduler", ["fair", "flex", "las", "fifo", "easy"])
+def test_a_job_that_needs_what_no_host_has_leaves_others_their_ends(scheduler: str) -> None:
+    """Such a job is left where its host leaves; that must not make other ends unknown."""
+    with_gpu, phase = Host("g", {"task": 1}, resources={"gpu": 1}), Phase("run", Tasks(2, 1.0))
+    jobs = [Job("a", (replace(phase, resources={"gpu": 1}),)), Job("b", (phase,))]
+    hosts = (Host("h", {"task": 1}), with_gpu)
+    situation = situation_at_start(jobs, Cluster(hosts), scheduler)
+    for gone in (situation, replace(situation, jobs=waiting(situation))):
+        ends = ends_of_course(replace(gone, hosts=hosts[:1]))
+        assert ends["b"] <= 3.0
+    assert ends == {"a": float("inf"), "b": 2.0}
+
+
+@pytest.mark.parametrize("penalty", ["makespan", "sla", "tardiness"])
+def test_jobs_without_a_deadline_have_ends_under_every_objective(penalty: str) -> None:
+    """Jobs without a deadline have ends under every objective; those with one go first."""
+    phase = Phase("run", Tasks(1, 1.0))
+    jobs = [Job(f"j{k}", (phase,), deadline=9.0 if k == 3 else None) for k in range(4)]
+    situation = situation_at_start([], Cluster.of_slots(1), "flex")
+    new = changed(situation, Change(jobs=tuple(jobs)), Cluster.of_slots(1), PoolTree(()))
+    ends = ends_of_course(replace(new, penalty=penalty))
+    assert ends == {"j3": 1.0, "j0": 2.0, "j1": 3.0, "j2": 4.0}
+
+
+def waiting(situation: Situation) -> tuple[JobNow, ...]:
+    """The jobs with all tasks pending."""
+    return tuple(
+        job._replace(phases=[one._replace(pending=2, begun=()) for one in job.phases])
+        for job in situation.jobs
+    )
 
 
 def test_a_job_that_cannot_run_has_an_open_end() -> None:

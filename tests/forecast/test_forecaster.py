@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -18,11 +19,19 @@ from slotwise.core.decisions import Decision
 from slotwise.core.events import Event, JobArrived, SchedulerChanged
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.loop import run, turn
-from slotwise.core.pools import Pool
+from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.state import State
+from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.eta import Eta
 from slotwise.forecast.forecaster import Forecaster
-from slotwise.forecast.situation import Change, Situation, changed, situation_of
+from slotwise.forecast.situation import (
+    Change,
+    Situation,
+    changed,
+    job_now,
+    pools_now,
+    situation_of,
+)
 from slotwise.policy.scheduler import make_scheduler
 
 CLUSTER = Cluster.of_slots(4)
@@ -32,7 +41,7 @@ class Watched:
     """Forecasts after each arrival, and when jobs really end."""
 
     def __init__(self, scheduler: str = "fair", every: int = 1) -> None:
-        self.state, self.forecaster = State(CLUSTER), Forecaster(CLUSTER)
+        self.state, self.forecaster = State(CLUSTER), Forecaster()
         self.scheduler, self._every, self._arrived = scheduler, every, 0
         self.first: dict[str, Eta] = {}
         self.starts: dict[str, float] = {}
@@ -170,7 +179,7 @@ def test_what_was_learned_is_kept() -> None:
     """What was learned is kept."""
     watched = Watched()
     watched.run(stream(100))
-    again = Forecaster(CLUSTER)
+    again = Forecaster()
     again.restore(json.loads(json.dumps(watched.forecaster.plain())))
     assert again.ends.noted == watched.forecaster.ends.noted
     assert again.past.plain() == watched.forecaster.past.plain()
@@ -180,7 +189,7 @@ def test_what_was_learned_is_kept() -> None:
 def test_what_is_no_record_of_forecasts_is_refused(plain: object) -> None:
     """What is no record of forecasts is refused."""
     with pytest.raises((KeyError, TypeError, ValueError)):
-        Forecaster(CLUSTER).restore(plain)  # type: ignore[arg-type]
+        Forecaster().restore(plain)  # type: ignore[arg-type]
 
 
 # What if.
@@ -202,7 +211,7 @@ def test_another_job_delays_the_others() -> None:
     state, situation = waiting_situation()
     new = Job("new", (Phase("run", Tasks(8, 10.0)),), pool="a", deadline=1.0)
     other = changed(situation, Change(jobs=(new,)), state.cluster, state.pools)
-    found = Forecaster(CLUSTER).what_if(situation, other)
+    found = Forecaster().what_if(situation, other)
     first, *rest = found.jobs
     assert (first.job, first.before, first.late_after) == ("new", None, 1.0)
     assert {one.job for one in rest} >= {"a"}
@@ -218,7 +227,7 @@ def test_a_larger_weight_or_another_host_lets_a_job_end_sooner() -> None:
     more = Change(hosts=(Host("more", {"task": 4}),))
     for change, sooner in ((heavy, "a"), (more, "b")):
         other = changed(situation, change, state.cluster, state.pools)
-        found = {one.job: one for one in Forecaster(CLUSTER).what_if(situation, other).jobs}
+        found = {one.job: one for one in Forecaster().what_if(situation, other).jobs}
         one = found[sooner]
         assert one.after.end.median < one.before.end.median  # type: ignore[union-attr]
 
@@ -228,5 +237,21 @@ def test_without_hosts_nothing_ends() -> None:
     state, situation = waiting_situation()
     host = situation.hosts[0].name
     other = changed(situation, Change(without_hosts=(host,)), state.cluster, state.pools)
-    found = Forecaster(CLUSTER).what_if(situation, other)
+    found = Forecaster().what_if(situation, other)
     assert all(one.after.end.high == inf for one in found.jobs if one.after)
+
+
+def test_jobs_of_many_phases_and_thousands_of_pools_cost_little() -> None:
+    """What is read and learned is linear in phases and pools, not quadratic."""
+    count = 6_000
+    chain = [Phase("p0", Tasks(1, 1.0))]
+    chain += [
+        Phase(f"p{k}", Tasks(1, 1.0), after=frozenset({f"p{k - 1}"})) for k in range(1, count)
+    ]
+    pools = [Pool(f"q{k}") for k in range(count)]
+    hosts, tree = CLUSTER.hosts, PoolTree(pools)
+    large, arrivals = job_now(Job("large", tuple(chain)), CLUSTER), PastArrivals()
+    began = time.thread_time()
+    arrivals.note(large)
+    pools_now(tree, list(tree), hosts)
+    assert time.thread_time() - began < 2.0

@@ -78,3 +78,21 @@ def test_a_user_has_a_quota(
     assert submitted(server.url, "--id", "y", *one).exit_code == 2
     server.post("/v1/jobs/x/cancel")
     until(lambda: submitted(server.url, "--id", "z", *one).exit_code == 0)
+
+
+def test_a_server_starts_with_a_promised_job_of_several_slots_on_hold(
+    make_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On hold it may have no slot, and is promised its date as it was."""
+    monkeypatch.chdir(tmp_path)
+    server = make_server("--slots", "2")
+    wide = ("--slots", "2", "--time-limit", "60", "--promise", "1h", "--", "sleep", "50")
+    assert submitted(server.url, "--id", "block", "--slots", "2", "sleep", "50").exit_code == 0
+    done = submitted(server.url, "--id", "a", *wide)
+    assert done.exit_code == 0, done.stderr
+    server.post("/v1/jobs/a/hold")
+    server.restart()
+    assert submitted(server.url, "--id", "b", "true").exit_code == 0
+    server.post("/v1/jobs/block/cancel")
+    until(lambda: server.get("/v1/jobs/b")["state"] == "done")
+    server.post("/v1/jobs/a/cancel")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from slotwise import Session
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
+from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import Change
+from slotwise.sessions import forecasting
 from slotwise.sessions.forecasting import PROCESSOR_PART, SAVED_SECONDS, Forecasts
 from waiting import until
 
@@ -45,13 +49,23 @@ def test_what_is_kept_is_read_again_and_damage_is_no_error(
 ) -> None:
     """What is kept is read again and damage is no error."""
     kept = tmp_path / "forecasts.json"
-    for damage in ("", "{", "[]", '{"scheduler": 3}', "\x00"):
+    Forecasts(session._intake.loop, kept).close()
+    infinite = kept.read_text().replace('"noted": 0', '"noted": Infinity')
+    for damage in ("", "{", "[]", '{"scheduler": 3}', "\x00", "[" * 100_000, infinite):
         kept.write_text(damage)
         Forecasts(session._intake.loop, kept).close()
         assert kept.read_text().startswith('{"scheduler"')
     kept.unlink()
     kept.mkdir()
     Forecasts(session._intake.loop, kept).close()
+    os.mkfifo(tmp_path / "pipe")  # To read it would take for ever.
+    Forecasts(session._intake.loop, tmp_path / "pipe").close()
+
+
+def test_a_question_may_wait_for_ever(session: Session) -> None:
+    """A question may wait for ever."""
+    future = session.submit(time.sleep, 0.3)
+    assert session.forecasts.eta(future.job, timeout=inf) is not None
 
 
 def test_wrong_changes_are_refused(session: Session) -> None:
@@ -65,6 +79,66 @@ def test_wrong_changes_are_refused(session: Session) -> None:
     ):
         with pytest.raises(InputError, match=message):
             forecasts.what_if(change)
+
+
+def test_an_error_in_a_forecast_is_reported_once_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An error in a forecast is reported once, and ends neither later forecasts nor jobs."""
+    learn, failed = Forecaster.learn, list[int]()
+
+    def fail(forecaster: Forecaster) -> None:
+        """The first two forecasts fail."""
+        if len(failed) < 2:
+            failed.append(1)
+            raise ZeroDivisionError("unforeseen")
+        learn(forecaster)
+
+    monkeypatch.setattr(Forecaster, "learn", fail)
+    with Session(2) as session:
+        forecasts = session.forecasts
+        futures = [session.submit(time.sleep, 0.1), session.submit(time.sleep, 60.0)]
+        assert futures[0].result(60) is None
+        until(lambda: forecasts.eta(futures[1].job, timeout=1))
+        assert len(failed) == 2
+        assert capfd.readouterr().err.count("Error: unforeseen") == 1
+        session.close(cancels=True)
+
+
+def test_machine_code_is_not_paid_for_with_minutes_without_forecasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else 1 s of making it, once, would cost 50 s at 2 % of a processor."""
+    learn, loaded = Forecaster.learn, [0.0]
+
+    def make(forecaster: Forecaster) -> None:
+        """The first forecast makes machine code."""
+        until, began = 1.5 * (not loaded[0]), time.thread_time()
+        while time.thread_time() < began + until:
+            pass
+        loaded[0] = 1.5
+        learn(forecaster)
+
+    monkeypatch.setattr(Forecaster, "learn", make)
+    monkeypatch.setattr(forecasting, "loading_seconds", lambda: loaded[0])
+    with Session(1) as session:
+        first = session.submit(time.sleep, 60.0)
+        assert session.forecasts.eta(first.job, timeout=60) is not None
+        second = session.submit(abs, -1)
+        assert session.forecasts.eta(second.job, timeout=25) is not None
+        session.close(cancels=True)
+
+
+def test_kinds_of_slots_may_come_with_later_hosts() -> None:
+    """Kinds of slots may come with later hosts."""
+    with Session({"map": 1}) as session:
+        forecasts = session.forecasts
+        session.add_host("later", {"task": 1})
+        future = session.submit(time.sleep, 60.0)
+        found = forecasts.eta(future.job, timeout=60)
+        assert found is not None
+        assert not found.end.is_open
+        session.close(cancels=True)
 
 
 def test_close_ends_it(session: Session) -> None:

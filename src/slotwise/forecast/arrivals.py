@@ -89,6 +89,10 @@ class PastArrivals:
         size = sum([p.expected * p.width * p.pending for p in job.phases])
         last = float(self.floats["at"][self._count - 1]) if self._count else job.arrival
         at = max(job.arrival, last)
+        successors: dict[str, list[int]] = {}
+        for phase in job.phases:
+            for before in phase.waits_for:
+                successors.setdefault(before, []).append(rows[phase.name])
         for phase in job.phases:
             row, floats, ints = rows[phase.name], self.floats, self.ints
             floats["at"][row], floats["seconds"][row] = at, phase.expected
@@ -101,7 +105,7 @@ class PastArrivals:
             ints["pool"][row] = self.pools.setdefault(job.pool, len(self.pools))
             ints["takes"][row] = self.requests.setdefault(phase.takes, len(self.requests))
             ints["waits"][row] = len(phase.waits_for)
-            after = [rows[one.name] - row for one in job.phases if phase.name in one.waits_for]
+            after = [other - row for other in successors.get(phase.name, ())]
             self.successors.append(tuple(after))
             self.has_links = self.has_links or bool(after)
         self._count += len(job.phases)

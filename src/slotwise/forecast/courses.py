@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -72,18 +73,25 @@ it has to be made: Python takes 0.2 s for them."""
 def _simulation(phases: int) -> Any:
     """The simulation for this number of phases, as machine code where that is worth it."""
     is_worth = phases >= COMPILED_FROM or _machine_code.cache_info().currsize
-    return _machine_code() if is_worth and has_numba() else simulate
+    return _machine_code()[0] if is_worth and has_numba() else simulate
+
+
+def loading_seconds() -> float:
+    """Processor seconds that it took to load or make the machine code; once a process."""
+    return _machine_code()[1] if _machine_code.cache_info().currsize else 0.0
 
 
 @cache
-def _machine_code() -> Any:
+def _machine_code() -> tuple[Any, float]:
+    began = time.thread_time()
     matrix = "float64[:,::1]"
     numbers = [
         "int64", "float64", "float64", FLOATS, "int64", INTS, FLOATS, INTS, INTS, INTS, INTS,
         matrix, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
         FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
     ]  # fmt: skip
-    return compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True)
+    made = compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True)
+    return made, time.thread_time() - began
 
 
 class _Table:
@@ -115,9 +123,11 @@ class _Table:
         rows_of = {p.takes: _needed(p.takes, names) for p in phases}
         self._need = np.array([rows_of[p.takes] for p in phases]).reshape(count, len(names))
         totals = np.array([float(self._totals[name]) for name in names])
-        held = np.array([len(p.begun) for p in phases], float)
-        self._free = totals - held @ self._need if count else totals
         fits = np.all(self._need <= totals, axis=1)  # Else it never ends.
+        held = np.array([len(p.begun) for p in phases], float)
+        unknown = np.isinf(self._need)  # With these, what is free would not be a number.
+        self._need[unknown] = np.where(held[:, None] > 0, 0.0, UNKNOWN)[unknown.nonzero()[0], 0]
+        self._free = totals - held @ self._need if count else totals
         pending = np.array([p.pending for p in phases], np.int64)
         batch = [ceil(p.pending / batches) for p in phases]
         room = np.array([p.room for p in phases], np.int64)
@@ -316,6 +326,9 @@ def _needed(takes: Resources, names: Sequence[str]) -> list[float]:
     return known
 
 
+UNKNOWN = 1e15
+"""What a waiting task takes of a resource that no host has: more than any host could have."""
+
 FIRST = -1e15
 """Added to the key of jobs that have been allocated slots, where the order is fixed."""
 
@@ -328,10 +341,14 @@ def _keys(situation: Situation, jobs: Sequence[JobNow]) -> Sequence[float]:
         return [number - job.priority * BEFORE for number, job in enumerate(jobs)]
     by_size = situation.penalty in BY_SIZE
     return [
-        (_work_left(job) / job.weight if by_size else job.deadline) + FIRST * job.first
+        (_work_left(job) / job.weight if by_size else min(job.deadline, NO_DEADLINE))
+        + FIRST * job.first
         for job in jobs
     ]
 
+
+NO_DEADLINE = 1e14
+"""The key of jobs without a deadline where deadlines order them; infinity is never served."""
 
 BEFORE = 1e9
 """More than the number of jobs: what a priority counts."""
@@ -348,7 +365,7 @@ def _later_keys(
         return np.asarray(numbers - old["priority"] * BEFORE)
     if situation.penalty in BY_SIZE:
         return np.asarray(old["size"] / old["weight"])
-    return np.asarray(at + old["patience"])
+    return np.asarray(np.minimum(at + old["patience"], NO_DEADLINE))
 
 
 def _work_left(job: JobNow) -> float:

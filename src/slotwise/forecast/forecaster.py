@@ -53,8 +53,8 @@ class Forecaster:
     `on_turn` belongs to the thread of the loop, and takes O(1); all others to one other thread.
     """
 
-    def __init__(self, cluster: Any, confidence: float = CONFIDENCE) -> None:
-        self._cluster, self.confidence = cluster, confidence
+    def __init__(self, confidence: float = CONFIDENCE) -> None:
+        self.confidence = confidence
         self.past, self.arrivals = PastWork(), PastArrivals()
         self._lives: dict[str, _OpenForecast] = {}
         self._forget_errors()
@@ -74,7 +74,7 @@ class Forecaster:
     ) -> None:
         """Keep a turn of the loop until the next forecast."""
         over = (tuple(state.completed.items()), tuple(state.failed))  # type: ignore[attr-defined]
-        self._turns.append((now, events, decisions, *over))
+        self._turns.append((now, events, decisions, *over, state.cluster))
 
     @property
     def has_news(self) -> bool:
@@ -84,7 +84,7 @@ class Forecaster:
     def learn(self) -> None:
         """Learn from the turns since the last call. O(events of these)."""
         while self._turns:
-            now, events, decisions, completed, failed = self._turns.popleft()
+            now, events, decisions, completed, failed, cluster = self._turns.popleft()
             for event in events:
                 if isinstance(event, TaskFinished):
                     if life := self._lives.get(event.phase.job):
@@ -92,7 +92,7 @@ class Forecaster:
                         seconds.append(event.seconds)
                 elif isinstance(event, JobArrived):
                     self._lives[event.job.id] = _OpenForecast(event.job)
-                    self.arrivals.note(job_now(event.job, self._cluster))
+                    self.arrivals.note(job_now(event.job, cluster))
                 elif isinstance(event, SchedulerChanged):
                     self._forget_errors()
             for one in launches(events, decisions):

@@ -6,12 +6,13 @@ job; all else of a forecast costs nothing there.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
-from slotwise.core.cluster import Cluster, Host
+from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, shown, suggestion
 from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.job import PRIORITIES, Job, Phase
@@ -218,7 +219,9 @@ def job_now(job: Job, cluster: Cluster) -> JobNow:
     for phase in job.phases:
         gang = phase.tasks.count if phase.is_gang else 1
         base, is_stated = base_of(job, phase)
-        kind = cluster.slot_kind(phase.kind)
+        kind = (
+            phase.kind if phase.kind in cluster.capacity else ANY_KIND
+        )  # Of a host that left.
         phases.append(
             PhaseNow(
                 name=phase.name,
@@ -238,14 +241,16 @@ def job_now(job: Job, cluster: Cluster) -> JobNow:
 def pools_now(
     tree: PoolTree, names: Iterable[str], hosts: Sequence[Host]
 ) -> dict[str, PoolNow]:
-    """The pools of these jobs; shares of kinds of slots count together."""
+    """The pools of these jobs; shares of kinds of slots count together. O(pools)."""
     slots = float(sum(sum(host.slots.values()) for host in hosts))
     found = {}
+    among = defaultdict[str | None, float](float)
+    for pool in tree.values():
+        among[pool.parent] += pool.weight
     for name in sorted(names):
         weight, most = 1.0, inf
         for pool in tree.path(name):
-            among = [one for one in tree.values() if one.parent == pool.parent]
-            weight *= pool.weight / (sum([one.weight for one in among]) or 1.0)
+            weight *= pool.weight / (among[pool.parent] or 1.0)
             most = min(most, _slots(pool.slots_max, slots, inf))
             most = 0.0 if not pool.weight and not pool.slots_min else most
         own = tree[name]

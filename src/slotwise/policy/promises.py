@@ -213,7 +213,7 @@ def _numbers(job: Job, slots_max: int) -> Iterator[int]:
         slots = ceil(tasks / rounds) * width
         found[min(slots, most - most % width)] = None
         rounds += max(1, rounds // 4)
-    yield from (slots for slots in found if slots >= width)
+    yield from [slots for slots in found if slots >= width] or [width]
 
 
 def _obstacle(

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Protocol, TypeVar
 from slotwise.core.errors import InputError
 from slotwise.core.loop import Record
 from slotwise.core.state import State
+from slotwise.forecast.courses import loading_seconds
 from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import Change, Situation, changed, situation_of
@@ -33,6 +36,9 @@ REST_SECONDS = 1.0
 
 WRITE_SECONDS = 60.0
 """Seconds between two writes of what was learned."""
+
+KEPT_BYTES_MAX = 64 << 20
+"""A larger file is not read: it is not one of forecasts, which take 10 MB for 2,000 users."""
 
 CLOSE_SECONDS = 1.0
 """How long the end waits for the thread."""
@@ -74,14 +80,14 @@ class Forecasts:
         self._lock = threading.Lock()  # Of the forecaster, which one thread uses at a time.
         self._changed = threading.Condition()
         self._etas: Mapping[str, Eta] = {}
-        self._at = -1.0
         state = loop.state
         self._is_closed = False
         self._is_wanted = loop.ask(lambda: any(state.jobs_left()) or bool(state.not_admitted))
         self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
         self._cost, self._written = 0.0, time.monotonic()
+        self._taken = 0.0  # Seconds of the thread of the loop, of the last forecast.
         self.processor_seconds = 0.0  # Of all forecasts so far.
-        self._forecaster = Forecaster(loop.ask(lambda: loop.state.cluster))
+        self._forecaster = Forecaster()
         self._load()
         loop.observe(
             lambda now, events, decisions: self._forecaster.on_turn(
@@ -107,7 +113,8 @@ class Forecasts:
             while job not in self._etas and not self._is_closed:
                 self._is_wanted = True
                 self._changed.notify_all()
-                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                left = min(until - time.monotonic(), threading.TIMEOUT_MAX)
+                if not self._changed.wait(max(0.0, left)):
                     break
             return self._etas.get(job)
 
@@ -148,28 +155,44 @@ class Forecasts:
         return replace(found, now=max(found.now, self._loop.now))
 
     def _run(self) -> None:
+        has_failed = False
         while self._wait():
-            began, used = time.perf_counter(), time.thread_time()
-            taken = 0.0
-
-            def read() -> Situation:
-                nonlocal taken
-                start = time.perf_counter()
-                situation = self._situation()
-                taken = time.perf_counter() - start
-                return situation
-
-            situation = self._loop.ask(read)
-            with self._lock:
-                found = self._forecaster.forecast(situation)
+            used, self._taken, loading = time.thread_time(), 0.0, loading_seconds()
+            try:
+                self._renew()
+            except Exception as error:  # Whatever it is, jobs and later forecasts continue.
+                if not (has_failed or self._is_closed):
+                    has_failed = True
+                    text = "".join(traceback.format_exception(error))
+                    print(
+                        f"slotwise: a forecast failed; jobs continue:\n{text}", file=sys.stderr
+                    )
             with self._changed:
-                self._etas, self._at = found, situation.now
-                self._cost = time.thread_time() - used + taken
+                taken = time.thread_time() - used + self._taken
+                self.processor_seconds += taken
+                # Machine code is made once; counted, it would cost minutes without forecasts.
+                self._cost = max(0.0, taken - (loading_seconds() - loading))
                 self._credit -= self._cost
-                self.processor_seconds += self._cost
                 self._changed.notify_all()
-            if began - self._written > WRITE_SECONDS:
-                self._written = began
+
+    def _renew(self) -> None:
+        """Forecast the present state, and keep what was learned from time to time."""
+
+        def read() -> Situation:
+            start = time.perf_counter()
+            situation = self._situation()
+            self._taken = time.perf_counter() - start
+            return situation
+
+        situation = self._loop.ask(read)
+        with self._lock:
+            found = self._forecaster.forecast(situation)
+        with self._changed:
+            self._etas = found
+            self._changed.notify_all()
+        if time.monotonic() - self._written > WRITE_SECONDS:
+            self._written = time.monotonic()
+            with self._lock:  # Questions also learn.
                 self._save()
 
     def _wait(self) -> bool:
@@ -197,11 +220,12 @@ class Forecasts:
     # What is kept.
 
     def _load(self) -> None:
-        if self._kept is None or not self._kept.exists():
+        if self._kept is None:
             return
         try:
-            self._forecaster.restore(json.loads(self._kept.read_text("utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            if self._kept.is_file() and self._kept.stat().st_size <= KEPT_BYTES_MAX:
+                self._forecaster.restore(json.loads(self._kept.read_text("utf-8")))
+        except Exception:  # Anything may be in it, such as nesting without an end.
             return  # It is learned again, and the file is replaced.
 
     def _save(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,10 @@ processor time as two forecasts. The own account and administrators may always a
 TURN_SECONDS = 20.0
 """How long a question waits for those of others: one is answered at a time."""
 
+PLACES = 4
+"""How many questions are answered or wait: each holds one of the server's threads, of which all
+other requests need some, too."""
+
 OF_ADMINS = tuple(Asked._fields)
 """What only administrators may ask about."""
 
@@ -32,6 +37,7 @@ class WhatIfs:
     def __init__(self, engine: Engine, submitter: JobSubmitter) -> None:
         self._engine, self._submitter = engine, submitter
         self._rate, self._turn = RateLimit(ASKED_PER_SECOND, ASKED_AT_ONCE), threading.Lock()
+        self._places = threading.BoundedSemaphore(PLACES)
 
     def answer(self, given: Submission, stated: Mapping[str, Any]) -> dict[str, Any]:
         """The JSON of `WhatIf` for jobs that would be submitted, and for a change.
@@ -44,14 +50,10 @@ class WhatIfs:
         if not asked.is_nothing:
             user.check(Role.ADMIN, "ask about other pools, schedulers or hosts")
         self._count(user)
-        if not self._turn.acquire(timeout=TURN_SECONDS):
-            raise LimitError("others ask what would happen; ask again in some seconds")
-        try:
+        with self._answering():
             jobs = self._submitter.planned(given) if given.jobs else []
             change = change_of(core, jobs, asked)
             found = self._engine.forecasts.what_if(change).moved(time.time() - core.now)
-        finally:
-            self._turn.release()
         plain = replace(found, jobs=found.jobs[:ANSWERED_MAX]).to_plain()
         ids = [one["job"] for one in plain["jobs"]]
         records = {one.id: one for one in self._engine.store.jobs(ids=ids, limit=len(ids))}
@@ -63,6 +65,22 @@ class WhatIfs:
         new = [job.id for job in jobs]
         found_of = {"new": new, "deadlines": deadlines, "promises": promises}
         return {**plain, "now": time.time(), **found_of}
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Have the turn. LimitError if too many wait for it, or others take too long."""
+        busy = LimitError("others ask what would happen; ask again in some seconds")
+        if not self._places.acquire(blocking=False):
+            raise busy
+        try:
+            if not self._turn.acquire(timeout=TURN_SECONDS):
+                raise busy
+            try:
+                yield
+            finally:
+                self._turn.release()
+        finally:
+            self._places.release()
 
     def _count(self, user: User) -> None:
         """LimitError if a user has asked too often."""
