@@ -33,6 +33,7 @@ from slotwise.core.events import (
     HostLost,
     HostRemoved,
     HostResized,
+    JobChanged,
     PoolsChanged,
     TaskFailed,
     TaskKilled,
@@ -390,6 +391,9 @@ class OpenPromises:
             self._disturb("hosts")
         elif isinstance(entry, PoolsChanged):
             self._disturb("pools")
+        elif isinstance(entry, JobChanged):
+            if any(one.job.pool != entry.pool for one in self._phases_of(entry.job)):
+                self._disturb("pools", entry.job)
         elif isinstance(entry, Reallocate | Adjust | Defer):
             return
         self._rooms = None
