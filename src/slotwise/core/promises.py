@@ -123,9 +123,10 @@ class Lasting(NamedTuple):
 
     def _longer(self, expected: float, seconds: float) -> float:
         """The probability that a task takes longer than that."""
-        if seconds <= 0:
+        part = seconds / expected
+        if part <= 0:  # Also of the least instants after 0.
             return 1.0
-        return erfc((log(seconds / expected) - self.mean) / (self.deviation * ROOT_2)) / 2
+        return erfc((log(part) - self.mean) / (self.deviation * ROOT_2)) / 2
 
     def quantiles(self, expected: float, started: float) -> tuple[float, ...]:
         """Instants by which a task ends with increasing probability."""
