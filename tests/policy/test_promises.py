@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
+from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import run_checked
+from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.decisions import (
@@ -19,10 +23,11 @@ from slotwise.core.decisions import (
     Preempt,
     RefusePromise,
 )
-from slotwise.core.events import HostRemoved, JobArrived, PoolsChanged
+from slotwise.core.events import HostRemoved, JobArrived, JobChanged, PoolsChanged
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Log
 from slotwise.core.pools import Pool, Preemption
+from slotwise.core.promises import Lasting
 from slotwise.core.state import State
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
@@ -401,3 +406,24 @@ def test_every_promise_is_kept_with_exact_estimates(
     accepted = answers(watch.log)
     assert all(sum(d.slots.values()) <= accepted[d.job].slots for d in guaranteed)
     assert any(isinstance(d, Launch) for t in watch.log.turns for d in t.decisions)
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_promise_ends_where_its_job_may_not_have_its_slots(most: int) -> None:
+    """On hold, or in a pool of a smaller share: else what it has reserved would stay idle."""
+    stream = [job(f"s{n}", 4, 2.0, arrival=1.0 + n) for n in range(12)]
+    jobs = [job("first", 4, 1.0), job("j", 4, 5.0, 0.5, promise=20.0), *stream]
+    pool = Pool("other", slots_max={"task": most})
+    moved = JobChanged(0.8, "j", "normal", 1.0, "other", None)
+    back = replace(moved, at=60.0, pool="default")
+    backend = SimulatedBackend(FOUR, jobs, requests=[moved, back])
+    watch = run_checked(backend, jobs, FOUR, [pool])
+    assert broken(watch.log) == {"j": "pools"}
+    launched = [t.now for t in watch.log.turns for d in t.decisions if isinstance(d, Launch)]
+    assert sum(15.0 <= at < 20.0 for at in launched) >= 8
+
+
+def test_a_task_that_began_at_the_least_instant_may_take_any_time() -> None:
+    """The part of its work that has passed is rounded to 0, which has no logarithm."""
+    lasting = Lasting(-0.5, 2.0, inf)
+    assert lasting.chance(10.0, 0.0, 5e-324, 5e-324) == 1.0

@@ -33,6 +33,7 @@ from slotwise.core.events import (
     HostLost,
     HostRemoved,
     HostResized,
+    JobChanged,
     PoolsChanged,
     TaskFailed,
     TaskKilled,
@@ -122,9 +123,10 @@ class Lasting(NamedTuple):
 
     def _longer(self, expected: float, seconds: float) -> float:
         """The probability that a task takes longer than that."""
-        if seconds <= 0:
+        part = seconds / expected
+        if part <= 0:  # Also of the least instants after 0.
             return 1.0
-        return erfc((log(seconds / expected) - self.mean) / (self.deviation * ROOT_2)) / 2
+        return erfc((log(part) - self.mean) / (self.deviation * ROOT_2)) / 2
 
     def ends(self, expected: float, started: float, now: float) -> Iterator[float]:
         """Instants at which a task that runs now still does with these probabilities."""
@@ -390,6 +392,9 @@ class OpenPromises:
             self._disturb("hosts")
         elif isinstance(entry, PoolsChanged):
             self._disturb("pools")
+        elif isinstance(entry, JobChanged):
+            if any(one.job.pool != entry.pool for one in self._phases_of(entry.job)):
+                self._disturb("pools", entry.job)
         elif isinstance(entry, Reallocate | Adjust | Defer):
             return
         self._rooms = None

@@ -58,6 +58,8 @@ def keep_promises(snapshot: Snapshot, allocator: Allocator) -> Sequence[Decision
     for job, one in promises.open.items():
         if now >= one.late_from:
             return [BreakPromise(job, one.decision.at, _cause(one))]
+        if _exceeds_its_pool(snapshot, one):
+            return [BreakPromise(job, one.decision.at, "pools")]
     for job in promises.asked:
         return [answer(snapshot, snapshot.phases_of(job)[0].job, allocator)]
     found = list[Decision]()
@@ -73,6 +75,19 @@ def keep_promises(snapshot: Snapshot, allocator: Allocator) -> Sequence[Decision
 def _cause(one: OpenPromise) -> PromiseCause:
     causes: tuple[PromiseCause, ...] = get_args(PromiseCause)
     return next((cause for cause in causes if cause in one.disturbed), "estimates")
+
+
+def _exceeds_its_pool(snapshot: Snapshot, one: OpenPromise) -> bool:
+    """Whether a job was moved, or put on hold, where it may not have what it has reserved.
+
+    Else its slots would stay idle. A pool that shrinks with its hosts keeps its promises, as
+    these may come back.
+    """
+    phases = snapshot.phases_of(one.decision.job)
+    if not phases or not snapshot.capacity(one.decision.kind):
+        return False
+    most = min(share.max_share for share in path_to(phases[0].pool))
+    return most < (one.decision.slots if "pools" in one.disturbed else 1)
 
 
 def _guaranteed(snapshot: Snapshot, one: OpenPromise) -> dict[str, int]:
