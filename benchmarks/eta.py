@@ -46,6 +46,7 @@ from slotwise.core.loop import Record, run, turn
 from slotwise.core.pools import Pool
 from slotwise.core.state import State
 from slotwise.forecast.calibration import FEW_JOBS, LONG_QUEUE, SHORT_QUEUE
+from slotwise.forecast.courses import load_machine_code
 from slotwise.forecast.eta import Eta
 from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import situation_of
@@ -151,6 +152,7 @@ class Log:
 
 def forecast_log(log: Log, scheduler: str, cases: int) -> tuple[list[Case], Watcher]:
     """Simulate all jobs, and forecast about so many of those that wait."""
+    load_machine_code(waits=True)
     state = State(log.cluster)
     count = len(log.jobs) if log.is_unknown else _count_waiting(log, scheduler)
     part = min(1.0, cases / max(1.0, count * (1 - BURN_IN)))
@@ -439,6 +441,7 @@ def show_ages() -> None:
 
 def seconds_of_forecast(count: int, tasks: int, scheduler: str) -> float:
     """What one forecast of this many waiting jobs takes, in ten pools and on 100 slots."""
+    load_machine_code(waits=True)
     cluster, rng = Cluster.of_slots(100), np.random.default_rng(0)
     state = State(cluster, [Pool(f"p{number}") for number in range(10)])
     jobs = [

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from math import inf
+from math import inf, isfinite
 
 import pytest
 
@@ -230,6 +230,15 @@ def test_a_larger_weight_or_another_host_lets_a_job_end_sooner() -> None:
         found = {one.job: one for one in Forecaster().what_if(situation, other).jobs}
         one = found[sooner]
         assert one.after.end.median < one.before.end.median  # type: ignore[union-attr]
+
+
+def test_jobs_that_never_end_do_not_count_in_the_measures() -> None:
+    """Such as held ones, or those of a closed pool."""
+    state, situation = waiting_situation()
+    closed = Change(pools=(Pool("a", weight=0.0), Pool("b")))
+    other = changed(situation, closed, state.cluster, state.pools)
+    found = Forecaster().what_if(situation, other)
+    assert all(isfinite(value) for pair in found.measures.values() for value in pair)
 
 
 def test_without_hosts_nothing_ends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from math import inf
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from slotwise import Session
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
+from slotwise.forecast import courses
 from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import Change
-from slotwise.sessions import forecasting
 from slotwise.sessions.forecasting import PROCESSOR_PART, SAVED_SECONDS, Forecasts
 from waiting import until
 
@@ -105,28 +106,22 @@ def test_an_error_in_a_forecast_is_reported_once_and_ends_nothing(
         session.close(cancels=True)
 
 
-def test_machine_code_is_not_paid_for_with_minutes_without_forecasts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Else 1 s of making it, once, would cost 50 s at 2 % of a processor."""
-    learn, loaded = Forecaster.learn, [0.0]
-
-    def make(forecaster: Forecaster) -> None:
-        """The first forecast makes machine code."""
-        until, began = 1.5 * (not loaded[0]), time.thread_time()
-        while time.thread_time() < began + until:
-            pass
-        loaded[0] = 1.5
-        learn(forecaster)
-
-    monkeypatch.setattr(Forecaster, "learn", make)
-    monkeypatch.setattr(forecasting, "loading_seconds", lambda: loaded[0])
-    with Session(1) as session:
-        first = session.submit(time.sleep, 60.0)
-        assert session.forecasts.eta(first.job, timeout=60) is not None
-        second = session.submit(abs, -1)
-        assert session.forecasts.eta(second.job, timeout=25) is not None
-        session.close(cancels=True)
+def test_python_forecasts_while_machine_code_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many jobs have forecasts although it takes long, and nothing waits for it at the end."""
+    release = threading.Event()
+    monkeypatch.setattr(courses, "_loading", [])
+    monkeypatch.setattr(courses, "_loaded", [])
+    monkeypatch.setattr(courses, "_load", release.wait)
+    try:
+        with Session(2) as session:
+            forecasts = session.forecasts
+            futures = [session.submit(time.sleep, 60.0) for _ in range(150)]
+            assert forecasts.eta(futures[-1].job, timeout=60) is not None
+            assert courses._loading
+            assert not courses._loaded
+            session.close(cancels=True)
+    finally:
+        release.set()
 
 
 def test_kinds_of_slots_may_come_with_later_hosts() -> None:

@@ -116,7 +116,8 @@ def simulate(
         events += 1
         for p in ready:
             if is_easy:
-                if not is_queued[p] and pending[p] > 0:
+                is_closed = pool_max[pool[p]] < width[p]
+                if not is_queued[p] and pending[p] > 0 and not is_closed:
                     queue.append((key[p], p))
                     i = len(queue) - 1
                     while i > 0 and queue[i] < queue[i - 1]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from math import ceil, inf, sqrt
 from typing import Any
 
@@ -55,7 +54,7 @@ def simulated(
 ) -> Courses:
     """Simulate the situation once for each of the draws.
 
-    Without numba (extra `fast`) a course of many jobs takes five times as long.
+    Without machine code (extra `fast`) a course of many jobs takes five times as long.
     """
     table = _Table(situation, past, arrivals, draws)
     jobs, courses = len(situation.jobs), draws.courses
@@ -65,33 +64,51 @@ def simulated(
     return Courses(starts, ends)
 
 
+COURSES = ((300, 50), (3_000, 30), (inf, 16))
+"""How many courses are simulated, each up to a number of phases."""
+
 COMPILED_FROM = 100
-"""The phases from which machine code is worth loading, which takes a second, or some seconds if
-it has to be made: Python takes 0.2 s for them."""
+"""The phases from which machine code is worth loading."""
+
+PLAIN_PHASES, PLAIN_COURSES = 10_000, 5
+"""Without machine code: the phases of all courses together, and the fewest courses."""
 
 
-def _simulation(phases: int) -> Any:
-    """The simulation for this number of phases, as machine code where that is worth it."""
-    is_worth = phases >= COMPILED_FROM or _machine_code.cache_info().currsize
-    return _machine_code()[0] if is_worth and has_numba() else simulate
+def courses_for(situation: Situation) -> int:
+    """How many courses are simulated. Begins to load the machine code if it is worth it."""
+    phases = sum(len(job.phases) for job in situation.jobs)
+    count = next(count for most, count in COURSES if phases <= most)
+    if phases < COMPILED_FROM or load_machine_code():
+        return count
+    return max(PLAIN_COURSES, min(count, PLAIN_PHASES // phases))
 
 
-def loading_seconds() -> float:
-    """Processor seconds that it took to load or make the machine code; once a process."""
-    return _machine_code()[1] if _machine_code.cache_info().currsize else 0.0
+_loading: list[threading.Thread] = []
+_loaded: list[Any] = []
 
 
-@cache
-def _machine_code() -> tuple[Any, float]:
-    began = time.thread_time()
+def load_machine_code(*, waits: bool = False) -> bool:
+    """Whether the machine code is loaded. A thread loads it, or makes it: that takes a second,
+    and once for an installation some seconds. Python simulates meanwhile."""
+    if not _loading:
+        thread = threading.Thread(target=_load, name="slotwise machine code", daemon=True)
+        _loading.append(thread)
+        thread.start()
+    if waits:
+        _loading[0].join()
+    return bool(_loaded)
+
+
+def _load() -> None:
+    if not has_numba():
+        return
     matrix = "float64[:,::1]"
     numbers = [
         "int64", "float64", "float64", FLOATS, "int64", INTS, FLOATS, INTS, INTS, INTS, INTS,
         matrix, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
         FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
     ]  # fmt: skip
-    made = compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True)
-    return made, time.thread_time() - began
+    _loaded.append(compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True))
 
 
 class _Table:
@@ -111,7 +128,7 @@ class _Table:
         self._fill_pools()
         self._link()
         self._draw()
-        self._simulate = _simulation(len(self._rows))
+        self._simulate: Any = _loaded[0] if _loaded else simulate
 
     def _fill(self) -> None:
         """What is the same in all courses, of the phases of the situation."""

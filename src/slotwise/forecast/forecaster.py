@@ -7,7 +7,7 @@ else happens in the thread that asks for forecasts.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
@@ -20,13 +20,10 @@ from slotwise.core.job import Job
 from slotwise.core.snapshot import Snapshot
 from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.calibration import Calibration, Issued, class_of
-from slotwise.forecast.courses import Courses, simulated
+from slotwise.forecast.courses import Courses, courses_for, simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
 from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Range, WhatIf
 from slotwise.forecast.situation import Situation, base_of, job_now
-
-COURSES = ((300, 50), (3_000, 30), (inf, 16))
-"""How many courses are simulated, each up to a number of jobs."""
 
 TURNS_MAX = 100_000
 """The turns of the loop that are kept until the next forecast; older ones teach nothing."""
@@ -40,7 +37,7 @@ class _OpenForecast:
     """A job that is not over: what was forecast, and the times of its tasks so far."""
 
     job: Job
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    seconds: dict[str, tuple[int, float]] = field(default_factory=dict)
     start: Issued | None = None
     end: Issued | None = None
     end_begun: Issued | None = None
@@ -61,7 +58,7 @@ class Forecaster:
         self.scheduler = ""
         self._turns: deque[tuple[Any, ...]] = deque(maxlen=TURNS_MAX)
         self._of_user: Counter[str] = Counter()
-        self._draws = {count: Draws(count) for _, count in COURSES}
+        self._draws: dict[int, Draws] = {}
 
     # What happens.
 
@@ -88,8 +85,8 @@ class Forecaster:
             for event in events:
                 if isinstance(event, TaskFinished):
                     if life := self._lives.get(event.phase.job):
-                        seconds = life.seconds.setdefault(event.phase.phase, [])
-                        seconds.append(event.seconds)
+                        count, total = life.seconds.get(event.phase.phase, (0, 0.0))
+                        life.seconds[event.phase.phase] = count + 1, total + event.seconds
                 elif isinstance(event, JobArrived):
                     self._lives[event.job.id] = _OpenForecast(event.job)
                     self.arrivals.note(job_now(event.job, cluster))
@@ -111,7 +108,7 @@ class Forecaster:
         life = self._lives.pop(job, None)
         if life is None:
             return
-        means = {name: sum(one) / len(one) for name, one in life.seconds.items()}
+        means = {name: total / count for name, (count, total) in life.seconds.items()}
         user = life.job.user or life.job.pool
         for phase in life.job.phases:
             if phase.name in means:
@@ -177,10 +174,17 @@ class Forecaster:
             )
         return found
 
-    def courses_of(self, situation: Situation) -> Courses:
+    def courses_of(self, situation: Situation, draws: Draws | None = None) -> Courses:
         """Simulate a situation."""
-        count = next(count for jobs, count in COURSES if len(situation.jobs) <= jobs)
-        return simulated(situation, self.past, self.arrivals, self._draws[count])
+        draws = draws or self._drawn(situation)
+        return simulated(situation, self.past, self.arrivals, draws)
+
+    def _drawn(self, situation: Situation) -> Draws:
+        """The random numbers of as many courses as are simulated."""
+        count = courses_for(situation)
+        if count not in self._draws:
+            self._draws[count] = Draws(count)
+        return self._draws[count]
 
     def _ranges(self, values: Floats, now: float) -> list[Range]:
         """The raw range of each row, in seconds from now."""
@@ -193,7 +197,9 @@ class Forecaster:
     def what_if(self, situation: Situation, other: Situation) -> WhatIf:
         """The course of a situation beside that of another one, by the same random numbers."""
         self.learn()
-        before, after = self.courses_of(situation), self.courses_of(other)
+        larger = max(situation, other, key=lambda one: sum(len(j.phases) for j in one.jobs))
+        draws = self._drawn(larger)
+        before, after = self.courses_of(situation, draws), self.courses_of(other, draws)
         etas = [
             self._etas(*pair, notes=False) for pair in ((situation, before), (other, after))
         ]
@@ -208,10 +214,17 @@ class Forecaster:
             if was is None or _differs(was, now) or abs(late - late_before) > SLIGHT_PART:
                 changes.append(Changed(job.id, was, now, late_before, late))
         changes.sort(key=lambda one: (one.before is not None, -_delay(one), one.job))
-        measures = {
-            name: (measure(situation, before), measure(other, after))
-            for name, measure in MEASURES.items()
+        unending = {
+            job.id
+            for one, courses in ((situation, before), (other, after))
+            for job, ends in zip(one.jobs, courses.ends, strict=True)
+            if not np.isfinite(ends).all()
         }
+        found = [
+            _measures(one, courses, unending)
+            for one, courses in ((situation, before), (other, after))
+        ]
+        measures = {name: (found[0][name], found[1][name]) for name in found[0]}
         return WhatIf(situation.now, tuple(changes), measures)
 
     # What is kept across restarts.
@@ -254,25 +267,20 @@ def _differs(before: Eta, after: Eta) -> bool:
     return abs(new - old) > max(SLIGHT_SECONDS, SLIGHT_PART * (old - before.at))
 
 
-def _mean_response(situation: Situation, courses: Courses) -> float:
-    arrivals = np.array([job.arrival for job in situation.jobs])
-    return float((courses.ends - arrivals[:, None]).mean()) if len(arrivals) else 0.0
+def _measures(
+    situation: Situation, courses: Courses, unending: Container[str]
+) -> dict[str, float]:
+    """What a change is measured by: seconds, seconds from now, and jobs; means of the courses.
 
-
-def _last_end(situation: Situation, courses: Courses) -> float:
-    return float(courses.ends.max(axis=0).mean() - situation.now) if situation.jobs else 0.0
-
-
-def _mean_late(situation: Situation, courses: Courses) -> float:
-    deadlines = np.array([job.deadline for job in situation.jobs])
-    return (
-        float((courses.ends > deadlines[:, None]).sum(axis=0).mean()) if situation.jobs else 0.0
-    )
-
-
-MEASURES: Mapping[str, Any] = {
-    "mean response": _mean_response,
-    "end of the last job": _last_end,
-    "missed deadlines": _mean_late,
-}
-"""What a change is measured by: seconds, seconds from now, and jobs; means of the courses."""
+    `unending`: the jobs that have no end in some course, such as held ones, which do not count.
+    """
+    rows = [k for k, job in enumerate(situation.jobs) if job.id not in unending]
+    jobs, ends = [situation.jobs[k] for k in rows], courses.ends[rows]
+    found = dict.fromkeys(("mean response", "end of the last job", "missed deadlines"), 0.0)
+    if jobs:
+        arrivals = np.array([[job.arrival] for job in jobs])
+        deadlines = np.array([[job.deadline] for job in jobs])
+        found["mean response"] = float((ends - arrivals).mean())
+        found["end of the last job"] = float(ends.max(axis=0).mean() - situation.now)
+        found["missed deadlines"] = float((ends > deadlines).sum(axis=0).mean())
+    return found

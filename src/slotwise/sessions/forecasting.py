@@ -17,7 +17,6 @@ from typing import Protocol, TypeVar
 from slotwise.core.errors import InputError
 from slotwise.core.loop import Record
 from slotwise.core.state import State
-from slotwise.forecast.courses import loading_seconds
 from slotwise.forecast.eta import Eta, WhatIf
 from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import Change, Situation, changed, situation_of
@@ -157,7 +156,7 @@ class Forecasts:
     def _run(self) -> None:
         has_failed = False
         while self._wait():
-            used, self._taken, loading = time.thread_time(), 0.0, loading_seconds()
+            used, self._taken = time.thread_time(), 0.0
             try:
                 self._renew()
             except Exception as error:  # Whatever it is, jobs and later forecasts continue.
@@ -168,10 +167,8 @@ class Forecasts:
                         f"slotwise: a forecast failed; jobs continue:\n{text}", file=sys.stderr
                     )
             with self._changed:
-                taken = time.thread_time() - used + self._taken
-                self.processor_seconds += taken
-                # Machine code is made once; counted, it would cost minutes without forecasts.
-                self._cost = max(0.0, taken - (loading_seconds() - loading))
+                self._cost = time.thread_time() - used + self._taken
+                self.processor_seconds += self._cost
                 self._credit -= self._cost
                 self._changed.notify_all()
 
