@@ -37,10 +37,10 @@ SLIGHT_SECONDS, SLIGHT_PART = 1.0, 0.01
 
 @dataclass(slots=True)
 class _OpenForecast:
-    """A job that is not over: what was forecast, and the times of its tasks so far."""
+    """A job that is not over: what was forecast, and by phase the done tasks and seconds."""
 
     job: Job
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    seconds: dict[str, tuple[int, float]] = field(default_factory=dict)
     start: Issued | None = None
     end: Issued | None = None
     end_begun: Issued | None = None
@@ -88,8 +88,8 @@ class Forecaster:
             for event in events:
                 if isinstance(event, TaskFinished):
                     if life := self._lives.get(event.phase.job):
-                        seconds = life.seconds.setdefault(event.phase.phase, [])
-                        seconds.append(event.seconds)
+                        count, seconds = life.seconds.get(event.phase.phase, (0, 0.0))
+                        life.seconds[event.phase.phase] = count + 1, seconds + event.seconds
                 elif isinstance(event, JobArrived):
                     self._lives[event.job.id] = _OpenForecast(event.job)
                     self.arrivals.note(job_now(event.job, cluster))
@@ -111,7 +111,7 @@ class Forecaster:
         life = self._lives.pop(job, None)
         if life is None:
             return
-        means = {name: sum(one) / len(one) for name, one in life.seconds.items()}
+        means = {name: total / count for name, (count, total) in life.seconds.items()}
         user = life.job.user or life.job.pool
         for phase in life.job.phases:
             if phase.name in means:
