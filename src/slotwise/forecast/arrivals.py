@@ -164,7 +164,7 @@ class PastArrivals:
                 rows[name] -= drop
 
     def _forget(self, name: str, known: dict[Any, int]) -> None:
-        """Forget pools or requests of which no row is left; else they would grow for ever."""
+        """Forget pools or requests of which no row is left; else they would only grow."""
         column, keys = self.ints[name][: self._count], list(known)
         used, column[:] = np.unique(column, return_inverse=True)
         known.clear()
