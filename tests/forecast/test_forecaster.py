@@ -264,3 +264,22 @@ def test_jobs_of_many_phases_and_thousands_of_pools_cost_little() -> None:
     arrivals.note(large)
     pools_now(tree, list(tree), hosts)
     assert time.thread_time() - began < 2.0
+
+
+def test_arrivals_forget_the_requests_of_those_they_forget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each job may request another amount of memory, without end."""
+    monkeypatch.setattr("slotwise.forecast.arrivals.KEPT", 50)
+    host = Host("h", {"task": 4}, resources={"memory": 1 << 30})
+    arrivals = PastArrivals()
+    for number in range(1_000):
+        phase = Phase("run", Tasks(1, 1.0), resources={"memory": 1 + number})
+        job = Job(f"j{number}", (phase,), float(number), pool=f"p{number}")
+        arrivals.note(job_now(job, Cluster((host,))))
+    assert max(len(arrivals.requests), len(arrivals.pools)) < 500
+    last = list(arrivals.requests)[arrivals.ints["takes"][arrivals._count - 1]]
+    assert dict(last.pairs)["memory"] == 1_000
+    large = Job("large", tuple(Phase(f"p{k}", Tasks(1, 1.0)) for k in range(500)))
+    for _ in range(2):  # A job of more phases than are kept.
+        arrivals.note(job_now(large, Cluster((host,))))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from math import ceil, floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,8 @@ class PastArrivals:
         drop = 0
         if self._count > 2 * KEPT:
             drop = self._count - KEPT
-            while self.ints["job"][drop] == self.ints["job"][drop - 1]:
+            job = self.ints["job"]
+            while drop < self._count and job[drop] == job[drop - 1]:
                 drop += 1
         kept, wide = self._count - drop, max(64, 2 * (self._count - drop) + more)
         for columns in (self.floats, self.ints):
@@ -155,6 +156,16 @@ class PastArrivals:
                 columns[name][:kept] = column[drop : self._count]
         del self.successors[:drop]
         self._count = kept
+        if drop:
+            self._forget("pool", self.pools)
+            self._forget("takes", self.requests)
         for rows in self._open.values():
             for name in rows:
                 rows[name] -= drop
+
+    def _forget(self, name: str, known: dict[Any, int]) -> None:
+        """Forget pools or requests of which no row is left; else they would only grow."""
+        column, keys = self.ints[name][: self._count], list(known)
+        used, column[:] = np.unique(column, return_inverse=True)
+        known.clear()
+        known.update({keys[old]: place for place, old in enumerate(used.tolist())})

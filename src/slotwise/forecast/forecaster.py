@@ -34,7 +34,7 @@ SLIGHT_SECONDS, SLIGHT_PART = 1.0, 0.01
 
 @dataclass(slots=True)
 class _OpenForecast:
-    """A job that is not over: what was forecast, and the times of its tasks so far."""
+    """A job that is not over: what was forecast, and by phase the done tasks and seconds."""
 
     job: Job
     seconds: dict[str, tuple[int, float]] = field(default_factory=dict)
