@@ -129,7 +129,14 @@ def check_nothing_left(server: RunningServer) -> None:
     until(lambda: not processes(server.folder) and not work_folders(server.folder))
     left = {str(path.relative_to(service)) for path in service.rglob("*") if path.is_file()}
     names = {path.split("/")[0] for path in left}
-    assert names <= {"store.db", "store.db-wal", "store.db-shm", "runs", "audit.jsonl"}
+    assert names <= {
+        "store.db",
+        "store.db-wal",
+        "store.db-shm",
+        "runs",
+        "audit.jsonl",
+        "forecasts.json",
+    }
 
 
 def work_folders(folder: Path) -> list[Path]:
