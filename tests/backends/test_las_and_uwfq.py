@@ -38,8 +38,8 @@ def job(name: str, *counts: int, pool: str = "default", work: float | None = WOR
 
 @every_name
 def test_a_small_job_is_complete_before_a_large_one(stage: Stage, name: str) -> None:
-    """Three tasks are done before forty that came first; the same is decided from the log."""
-    play = stage([job("large", 40), job("small", 2, 1)], name=name)
+    """Three tasks are done before eighty that came first; the same is decided from the log."""
+    play = stage([job("large", 80), job("small", 2, 1)], name=name)
     assert play.completed["small"] < play.completed["large"]
     assert replay_log(play.log).is_identical
 

@@ -692,6 +692,7 @@ def test_a_user_at_a_shell(team: Team, tmp_path: Path) -> None:
     assert slotwise("logout", team.url)[0] == 2
 
 
+@pytest.mark.slow
 def test_a_connection_that_the_server_has_closed_is_renewed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

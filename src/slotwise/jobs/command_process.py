@@ -40,11 +40,15 @@ class StartedProcesses:
         return [*mine, *(pid for one in mine for pid in descendants(one))]
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM to those whose present program has not got it from here.
+        """Send SIGTERM to all, and at later calls again to those that began a program since.
 
         A process that has just been forked by a shell may lose it when it begins its program.
+        Those that were forked later get none: they may clean up after it.
         """
+        is_first = not self._asked
         for pid in self.pids():
+            if not is_first and pid not in self._asked:
+                continue
             program = ""
             with suppress(OSError):
                 program = os.readlink(f"/proc/{pid}/exe")

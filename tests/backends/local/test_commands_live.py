@@ -89,7 +89,7 @@ def test_a_stop_request_ends_the_whole_command(start: Start, tmp_path: Path) -> 
     backend = start(f"cd {tmp_path}; ({inner}) & wait")
     stop(backend, TIMEOUT)
     assert isinstance(next_end(backend), TaskKilled)
-    assert (tmp_path / "told").exists()
+    wait_for((tmp_path / "told").exists)
     wait_for(ends(tmp_path / "pid"))
 
 
