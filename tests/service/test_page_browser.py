@@ -264,6 +264,7 @@ def test_names_and_output_of_users_are_text(served: NetworkServer, ann: Any) -> 
     expect(ann.locator("#job-log")).to_contain_text("red")
     ann.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(ann.locator("#job-state .badge")).to_have_text("cancelled")
+    expect(ann.locator("#news")).to_contain_text("cancelled")  # Else it comes between others.
     assert ann.locator("main img, dialog img").count() == 0
     ann.keyboard.press("Escape")
     for name in ("__proto__", "../jobs/evil-2"):

@@ -729,6 +729,7 @@ def test_changes_are_recorded(team: Team) -> None:
     (job,) = team.submit("ann", {"command": "true", "pool": "vision"})
     path = team.folder / "service" / "audit.jsonl"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    until(lambda: f'["{job}"]' in path.read_text())  # It is written after the answer.
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     mine = next(one for one in reversed(lines) if one.get("jobs") == [job])
     assert (mine["user"], mine["address"], mine["action"]) == (

@@ -131,8 +131,9 @@ class PhaseWork:
             finished = self._finished if self._works is not None else self._each * done
             ratio = max(self._observed, MIN_WORK) / max(finished, MIN_WORK)
             return Normal(log(ratio), WITHIN / done), WITHIN
-        found = self.learned.estimate(self._source, self._of_job, self._scale).log
-        variance = found.variance * (1 + COUNT / max(1, self.learned.count))
+        learned = self.learned.peek()
+        found = learned.estimate(self._source, self._of_job, self._scale).log
+        variance = found.variance * (1 + COUNT / max(1, learned.count))
         return Normal(found.mean - log(max(self._mean, MIN_WORK)), variance), WITHIN
 
     @property
@@ -400,6 +401,7 @@ class Learned:
         self._error: Normal | None = None  # of stated work, until the sums change
         self.changes = 0
         self._sources: dict[TaskSource, TaskSource] = {}
+        self._peeked: tuple[int, Learned] | None = None
         self.is_exact = True
 
     @property
@@ -425,7 +427,17 @@ class Learned:
 
     def peek(self) -> Learned:
         """The same for a question that is in no log: it must not change what is kept."""
-        return self if self._is_read else deepcopy(self)
+        if self._is_read:
+            return self
+        if self._peeked is None or self._peeked[0] != self.changes:
+            self._peeked = None  # It is not copied with the rest.
+            self._peeked = self.changes, deepcopy(self)
+        return self._peeked[1]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether estimates were asked for, so that a question changes nothing."""
+        return self._is_read
 
     def keep_all(self) -> None:
         """Drop no measurement from now on, because estimates will be asked for."""

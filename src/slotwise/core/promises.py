@@ -358,10 +358,12 @@ class OpenPromises:
         self._rooms: dict[str, Rooms] | None = None
         self._at, self._speed = -inf, 1.0
 
-    def arrive(self, job: Job) -> None:
-        """A job has arrived, which may ask for a promise."""
-        if job.promise is not None:
-            self.asked[job.id] = None
+    def arrive(self, job: Job) -> bool:
+        """A job has arrived. Whether it asks for a promise, for which estimates are read."""
+        if job.promise is None:
+            return False
+        self.asked[job.id] = None
+        return True
 
     def accept(self, decision: AcceptPromise) -> None:
         """A promise is open from now on."""

@@ -1,9 +1,8 @@
 """The current state of a run. Events and decisions change it by `apply`.
 
-What policies see of it is its base class, `Snapshot`. It joins the jobs
-(`jobs_in_progress.py`), the hosts and queues (`host_state.py`) and the shares of the pools
-(`shares.py`). An `apply` costs what it changes (plus a logarithm), not the size of the cluster.
-When hosts come, go or do not respond, which is rare, all shares are recounted.
+Policies see its base class, `Snapshot`. It joins jobs (`jobs_in_progress.py`), hosts and queues
+(`host_state.py`) and shares of pools (`shares.py`). An `apply` costs what it changes (plus a
+logarithm). When hosts come, go or do not respond, which is rare, all shares are recounted.
 """
 
 from __future__ import annotations
@@ -211,7 +210,8 @@ class State(Snapshot):
     def _job_arrived(self, event: JobArrived) -> None:
         job = event.job
         self._add_pool_of(job)
-        self.promises.arrive(job)
+        if self.promises.arrive(job):
+            self._learned.keep_all()
         admitted = self._jobs.arrive(job, self.pools, self._phase)
         group_phases(self._jobs.phases_of(job.id))
         for phase in self._jobs.phases_of(job.id):

@@ -177,7 +177,9 @@ def _phase_now(state: Snapshot, phase: PhaseState, count: int) -> PhaseNow:
     """A phase of which this number of tasks is not done."""
     begun = [started for started, _ in phase.attempts()]
     base, is_stated = base_of(phase.job, phase.phase)
-    left = phase.work_left(state.now) / phase.width / max(1, count)
+    left = base  # A question that would be the first one changes what the state keeps.
+    if phase.work.learned.is_read:
+        left = phase.work_left(state.now) / phase.width / max(1, count)
     measured = phase.attained(state.now) if phase.done else 0.0
     if phase.done:
         elapsed = sum([state.now - at for at in begun])
