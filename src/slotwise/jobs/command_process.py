@@ -21,6 +21,9 @@ ENDING_SECONDS = 5.0
 """How long a task waits for processes that it has killed to end, and how long a command may
 take to end after the SIGTERM at its time limit."""
 
+CLEANUP_SECONDS = 1.0
+"""How long what a stopped command starts to clean up is not asked to stop."""
+
 SET_CHILD_SUBREAPER = 36
 """The prctl operation that makes a process adopt its orphaned descendants."""
 
@@ -33,6 +36,7 @@ class StartedProcesses:
     def __init__(self) -> None:
         self._before = frozenset(children(os.getpid()))
         self._asked: dict[int, str] = {}
+        self._seen: dict[int, float] = {}  # When others were seen first.
 
     def pids(self) -> list[int]:
         """Their numbers, also of those that left the process group or lost their parents."""
@@ -43,11 +47,13 @@ class StartedProcesses:
         """Send SIGTERM to all, and at later calls again to those that began a program since.
 
         A process that has just been forked by a shell may lose it when it begins its program.
-        Those that were forked later get none: they may clean up after it.
+        Those that are seen later get it only after `CLEANUP_SECONDS`: they may clean up after
+        the first one, or have been forked just before it.
         """
-        is_first = not self._asked
+        is_first, now = not self._asked, time.monotonic()
         for pid in self.pids():
-            if not is_first and pid not in self._asked:
+            is_new = not is_first and pid not in self._asked
+            if is_new and now < self._seen.setdefault(pid, now) + CLEANUP_SECONDS:
                 continue
             program = ""
             with suppress(OSError):
