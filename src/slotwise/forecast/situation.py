@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -96,7 +96,6 @@ class Situation:
     kinds: tuple[str, ...]
     pools: Mapping[str, PoolNow]
     jobs: tuple[JobNow, ...]
-    kind_of: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -122,7 +121,9 @@ def situation_of(state: Snapshot, scheduler: str, penalty: str) -> Situation:
         )
         if phases
     ]
-    jobs = [replace_after(job, waiting) if job.id in waiting else job for job in jobs]
+    jobs = [
+        job._replace(after=tuple(waiting[job.id])) if job.id in waiting else job for job in jobs
+    ]
     hosts = tuple(host for host in state.cluster.hosts if host.name not in state.lost)
     return Situation(
         now=state.now,
@@ -133,11 +134,6 @@ def situation_of(state: Snapshot, scheduler: str, penalty: str) -> Situation:
         pools=pools_now(state.pools, {job.pool for job in jobs}, hosts),
         jobs=tuple(jobs),
     )
-
-
-def replace_after(job: JobNow, waiting: Mapping[str, Iterable[str]]) -> JobNow:
-    """The job with those that it waits for."""
-    return job._replace(after=tuple(waiting[job.id]))
 
 
 def _job_now(state: Snapshot, phases: Sequence[PhaseState]) -> JobNow:
