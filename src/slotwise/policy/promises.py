@@ -77,6 +77,19 @@ def _cause(one: OpenPromise) -> PromiseCause:
     return next((cause for cause in causes if cause in one.disturbed), "estimates")
 
 
+def move_refused(snapshot: Snapshot, job: Job) -> str:
+    """Why a job with a promise may not move to the pool that it now has; empty if it may.
+
+    The quota of its user counts there, too, unless it loses its promise by that.
+    """
+    one = snapshot.promises.open.get(job.id)
+    if one is None:
+        return ""
+    pools, kind = snapshot.pools.with_pools([job.pool]), one.decision.kind
+    most = min(pool.max_share(_key(pools, pool, kind)) for pool in pools.path(job.pool))
+    return quota_reached(snapshot, job) if most >= one.decision.slots else ""
+
+
 def _exceeds_its_pool(snapshot: Snapshot, one: OpenPromise) -> bool:
     """Whether a job was moved, or put on hold, where it may not have what it has reserved.
 
@@ -172,11 +185,20 @@ def answer(
         if not room.slots_max or earliest == inf:
             share = f"the share of pool {job.pool!r} has no room for it"
             return RefusePromise(job.id, at, share)
-        return RefusePromise(
-            job.id, at, "earlier promises and what runs leave no room", earliest
-        )
+        return RefusePromise(job.id, at, _no_room(room, options, at), earliest)
     until = min(at, begins + one.seconds)
     return AcceptPromise(job.id, at, kind, one.slots, begins, until, one.factors)
+
+
+def _no_room(room: _Timeline, options: Sequence[_Option], at: float) -> str:
+    """Why no reservation of a job ends by its date."""
+    fastest = min(options, key=lambda one: one.seconds)
+    if room.now + fastest.seconds <= met_until(at):
+        return "earlier promises and what runs leave no room"
+    may = "takes" if all(factor == 1 for factor in fastest.factors.values()) else "may take"
+    why = "" if may == "takes" else ", as estimates have been wrong so far"
+    on = f"{fastest.slots} slot{'s' * (fastest.slots > 1)}"
+    return f"it {may} {fastest.seconds:.3g} s on the {on} that it may reserve{why}"
 
 
 class _Option(NamedTuple):
@@ -251,7 +273,7 @@ def _obstacle(
             return f"the work of phase {phase.name!r} is not known; state it, or a time limit"
     if snapshot.waits_for_admission(job):
         return "its pool runs as many jobs as it may (jobs_max)"
-    return _quota_reached(snapshot, job, earlier)
+    return quota_reached(snapshot, job, earlier)
 
 
 def _not_reserved(phase: Phase, hosts: int) -> str:
@@ -267,14 +289,16 @@ def _not_reserved(phase: Phase, hosts: int) -> str:
     return ""
 
 
-def _quota_reached(snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob]) -> str:
-    """Which quota of promises of the user of a job is used up, if one is."""
+def quota_reached(snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob] = ()) -> str:
+    """Which quota of promises of the user of a job its other jobs use up, if they do."""
     user = job.user or snapshot.user
     if user is None:
         return ""
     names = dict.fromkeys([job.pool, *(placed.job.pool for placed in earlier)])
     pools = snapshot.pools.with_pools(names)
-    jobs = [snapshot.phases_of(name)[0].job for name in snapshot.promises.open]
+    jobs = [
+        snapshot.phases_of(name)[0].job for name in snapshot.promises.open if name != job.id
+    ]
     jobs += [placed.job for placed in earlier]
     own = [one for one in jobs if (one.user or snapshot.user) == user]
     limits = [(pool.name, pool.promises_max_of(user)) for pool in pools.path(job.pool)]
@@ -315,6 +339,7 @@ class _Timeline:
         earlier: Sequence[PromisedJob],
         now: float,
     ) -> None:
+        self.now = now
         names = dict.fromkeys([job.pool, *(one.job.pool for one in earlier)])
         pools = snapshot.pools.with_pools(names)
         capacity = snapshot.capacity(kind)
