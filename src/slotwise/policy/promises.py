@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil, inf
+from math import ceil, inf, log
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -24,9 +24,11 @@ from slotwise.core.decisions import (
     PromiseCause,
     RefusePromise,
 )
+from slotwise.core.estimation import MIN_WORK
 from slotwise.core.job import Job, Phase
 from slotwise.core.objective import met_until
 from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_work import bound_of
 from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.pools import PROMISES_MAX, Pool, PoolTree
 from slotwise.core.promises import (
@@ -47,6 +49,9 @@ from slotwise.policy.waterline import water_line
 
 INSTANTS = 128
 """About the most instants at which running tasks may end that an answer looks at."""
+
+EXCEEDED_ONCE = 50
+"""Of so many phases one may exceed the bound on its error by more than is assumed."""
 
 CANDIDATES = 24
 """The most numbers of slots that are tried for a reservation."""
@@ -212,6 +217,7 @@ class _Option(NamedTuple):
 def _options(snapshot: Snapshot, job: Job, slots_max: int) -> Iterator[_Option]:
     """The numbers of slots that may be reserved, the largest first."""
     speed, works = slowest(snapshot.cluster), snapshot.works(job)
+    margin = _margin(snapshot, job, snapshot.cluster.slot_kind(job.phases[0].kind))
     for slots in _numbers(job, slots_max):
         left: dict[str, TasksLeft] = {}
         factors: dict[str, float] = {}
@@ -219,7 +225,7 @@ def _options(snapshot: Snapshot, job: Job, slots_max: int) -> Iterator[_Option]:
         for phase in job.topological:
             work, count = by_name[phase.name], phase.tasks.count
             at_once = 1 if phase.is_gang else min(count, max(1, slots // phase.slots))
-            factor = factor_of(work, 0, ceil(count / at_once), at_once)
+            factor = factor_of(work, 0, ceil(count / at_once), at_once, margin)
             if work.longest > 0:
                 is_unknown = work.origin(0) == "assumed"
                 most = _most_seconds(job, is_unknown) * speed / work.longest
@@ -228,6 +234,31 @@ def _options(snapshot: Snapshot, job: Job, slots_max: int) -> Iterator[_Option]:
             area, longest = work.expected_left(0) * factor, work.longest * factor
             left[phase.name] = TasksLeft(count, area, longest, phase.slots, phase.waits_for)
         yield _Option(slots, seconds_needed(left, slots) / speed, factors)
+
+
+def _margin(snapshot: Snapshot, job: Job, kind: str) -> float:
+    """By how much the bounds on errors are too low of late, as a logarithm.
+
+    Of 50 phases one may exceed its bound by more: of those that ended last, and of those that
+    run and exceed it already. So a change of what users state counts at once (conformal
+    prediction). 0 as long as stated work is exact.
+    """
+    learned = snapshot.works(job)[0].learned.peek()
+    if learned.is_exact:
+        return 0.0
+    found, now = list(learned.exceeded), snapshot.now
+    for phase in snapshot.holding(kind):
+        if phase.launches and not phase.done and phase.work.origin(0) == "corrected":
+            parts = (
+                (now - started) * speed / max(MIN_WORK, phase.work.expected(task))
+                for task, (_, started, speed) in phase.launches.items()
+            )
+            if (part := max(parts)) > 0:
+                found.append(log(part) - bound_of(phase.work.error(0)[0]))
+    found.sort()
+    if len(found) < EXCEEDED_ONCE:
+        return max([0.0, *found[-1:]])
+    return found[-(len(found) // EXCEEDED_ONCE)]
 
 
 def _most_seconds(job: Job, is_unknown: bool) -> float:
