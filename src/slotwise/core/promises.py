@@ -46,8 +46,8 @@ from slotwise.core.pool_state import PoolState, path_to
 from slotwise.core.tolerances import CLOSE, ROUNDING
 
 CONFIDENCE = 0.95
-"""The part of cases in which running tasks hold at most the slots that are assumed. With `SURE`,
-which is that of the work of a promised job, it keeps 95 % of the promises."""
+"""The part of cases in which running tasks hold at most the slots that are assumed. The work of
+a promised job is taken at `SURE`: together they keep 95 % of the promises."""
 
 STANDARD = NormalDist()
 
