@@ -50,7 +50,7 @@ def test_slowdowns_of_short_jobs_are_bounded(
 
 
 def test_flex_with_promises_stands_beside_the_others(tmp_path: Path) -> None:
-    """A part of the jobs asks for dates by what it requests; the table has how many are kept."""
+    """A part of the jobs asks for dates; the table has how many are kept."""
     path = tmp_path / "many.swf"
     jobs = [f"{n} {9 * n} -1 20 2 -1 -1 2 30 -1 1 1 1 1 1 1 -1 -1\n" for n in range(1, 40)]
     path.write_text("; MaxProcs: 4\n" + "".join(jobs))
