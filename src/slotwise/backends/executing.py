@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 
 from slotwise.backends.attempt_logs import AttemptLogs, AttemptOutput
 from slotwise.backends.local.memory_watch import Allotment
@@ -218,7 +218,7 @@ class Executing:
             self._store(live, launch, result, seconds, peak)
         else:
             with undisturbed():  # No signal between the commit and its record.
-                self._store(live, launch, result, seconds, peak)
+                self._store(live, launch, result, seconds, peak, is_last=True)
 
     def failed(
         self,
@@ -331,7 +331,8 @@ class Executing:
 
     def finish_commits(self) -> None:
         """Report the last tasks of jobs whose commits have ended."""
-        for launch, seconds, peak, error in self._commits.ended():
+        while self._commits.ended:
+            launch, seconds, peak, error = self._commits.take()
             live = self._jobs[launch.phase.job]
             later, live.later = live.later, None
             for attempt in later or ():
@@ -378,15 +379,22 @@ class Executing:
         return "", True
 
     def _store(
-        self, live: LiveJob, launch: Launch, result: object, seconds: float, peak: int | None
+        self,
+        live: LiveJob,
+        launch: Launch,
+        result: object,
+        seconds: float,
+        peak: int | None,
+        *,
+        is_last: bool = False,
     ) -> None:
-        """Store a result, and commit the job if it was the last one."""
+        """Store a result, and commit the job if it is the last one."""
         name, task, execution = launch.phase.phase, launch.task, live.execution
         try:
             execution.finished(name, task, launch.attempt, result)
             if execution.waits:
                 seconds -= execution.waited(name, task, launch.attempt)
-            if live.is_last:
+            if is_last:
                 if live.writes:
                     live.later = []
                     commit = partial(execution.close, succeeded=True)
@@ -478,7 +486,8 @@ def _allotment(job: Job, launch: Launch) -> Allotment | None:
     """The memory that an attempt gets: what is learned, or else what its phase requests."""
     if launch.memory:
         return Allotment(launch.memory)  # An estimate may be too low to be a limit.
-    memory = job.by_name[launch.phase.phase].needs.get(MEMORY)
+    needs = job.by_name[launch.phase.phase].needs
+    memory = needs.get(MEMORY) if needs.pairs else None
     return None if memory is None else Allotment(memory, job.memory_limit)
 
 
@@ -612,16 +621,25 @@ class LiveJob:
             self.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 
 
+class Committed(NamedTuple):
+    """A commit that has ended: the last attempt, its seconds and its peak, and the error."""
+
+    launch: Launch
+    seconds: float
+    peak: int | None
+    error: BaseException | None
+
+
 class Commits:
     """The commits in progress, one for each job, in threads that do not block other jobs.
 
-    `wake` is called by each thread at its end.
+    `wake` is called by each thread at its end, and `ended` are those that were not taken out.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._threads: dict[str, tuple[threading.Thread, Launch]] = {}
-        self._ended: deque[tuple[Launch, float, int | None, BaseException | None]] = deque()
+        self.ended: deque[Committed] = deque()
 
     def begin(
         self, close: Callable[[], None], launch: Launch, seconds: float, peak: int | None
@@ -634,7 +652,7 @@ class Commits:
                 close()
             except BaseException as error:
                 problem = error
-            self._ended.append((launch, seconds, peak, problem))
+            self.ended.append(Committed(launch, seconds, peak, problem))
             self._wake()
 
         job = launch.phase.job
@@ -642,12 +660,11 @@ class Commits:
         self._threads[job] = thread, launch
         thread.start()
 
-    def ended(self) -> Iterator[tuple[Launch, float, int | None, BaseException | None]]:
-        """For each ended commit: the last attempt, its seconds and its peak, and the error."""
-        while self._ended:
-            launch, seconds, peak, error = self._ended.popleft()
-            self._threads.pop(launch.phase.job)[0].join()
-            yield launch, seconds, peak, error
+    def take(self) -> Committed:
+        """Take out one that has ended."""
+        committed = self.ended.popleft()
+        self._threads.pop(committed.launch.phase.job)[0].join()
+        return committed
 
     def join(self) -> None:
         """Wait for the commits in progress."""

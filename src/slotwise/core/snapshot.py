@@ -195,6 +195,12 @@ class Snapshot:
         """The other free slots of each host: those reserved for pools that took them back."""
         return self._shares.of[slot_kind].reserved.by_host
 
+    @property
+    def has_reserved(self) -> bool:
+        """Whether free slots of any kind are reserved."""
+        reserved = [of_kind.reserved.by_host for of_kind in self._shares.of.values()]
+        return any(reserved)
+
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind became free since the last turn of the loop."""
         return self._hosts.free[slot_kind].freed
