@@ -8,8 +8,8 @@ token, or the cookie of the page. It answers logins by itself.
 
 from __future__ import annotations
 
-import ipaddress
 import html
+import ipaddress
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
