@@ -181,13 +181,12 @@ class LiveBackend(ABC):
             self._jobs.finish_commits()
             if self._drained:
                 self._remove_drained()
-            next_at = self.inbox.next_at
-            if next_at <= now or self._deferred.waiting:
-                self._take_arrivals(now)
+            self._take_arrivals(now)
             if self._events or due <= now:
                 events = self._events.copy()
                 self._events.clear()
                 return events
+            next_at = self.inbox.next_at
 
     def _forget(self, key: str, folders: tuple[str, ...]) -> None:
         """Drop the runner of a job that is over, and remove its folders on hosts."""
@@ -199,6 +198,8 @@ class LiveBackend(ABC):
         A function of `Ask` sees the state after all earlier entries. Its own events, like a
         change of hosts, are applied to the state before the next entry is taken.
         """
+        if self.inbox.next_at > now and not self._deferred.waiting:
+            return
         for entry in self.inbox.take(now):
             if isinstance(entry, HostChange):
                 self._change_hosts(entry)
@@ -453,13 +454,14 @@ class LiveBackend(ABC):
         if why:
             self._jobs.failed(launch, self._placed(why, launch.host))
             return
-        outcome = outcome.opened(unpickles=self._jobs.unpickles(launch))
+        execution = self._jobs[launch.phase.job].execution
+        outcome = outcome.opened(unpickles=execution.unpickles)
         if outcome.status == "stopped":
             assert isinstance(outcome.value, bytes | bytearray)
-            work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed
+            work = self._computed(execution, outcome) * self._slots.host_of[outcome.slot].speed
             self._jobs.stopped(launch, outcome.value, work)
         elif outcome.status == "done":
-            seconds = self._computed(launch, outcome)
+            seconds = self._computed(execution, outcome)
             self._jobs.finished(launch, outcome.value, seconds, outcome.peak or None)
         else:
             reason, is_dead = outcome.value, outcome.status in ("lost", "exited", "short")
@@ -469,11 +471,11 @@ class LiveBackend(ABC):
             is_own, peak = outcome.status == "exited", outcome.peak or None
             self._jobs.failed(launch, reason, lost=is_dead, is_own=is_own, peak=peak)
 
-    def _computed(self, launch: Launch, outcome: Reply) -> float:
+    def _computed(self, execution: Execution, outcome: Reply) -> float:
         """The seconds of an attempt, less those while it was stopped by another process."""
         stopped = self._monitor.seconds_stopped.pop(outcome.slot, 0.0)
-        sleeps = self._jobs.sleeps(launch)  # A sleep continues while its process is stopped.
-        return outcome.seconds if sleeps else max(0.0, outcome.seconds - stopped)
+        # A sleep continues while its process is stopped.
+        return outcome.seconds - (0.0 if execution.sleeps else min(stopped, outcome.seconds))
 
 
 class TimeLimits:

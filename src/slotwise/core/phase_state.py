@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import cast
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Launch, Locality
@@ -700,7 +699,7 @@ def check_phase(phase: PhaseState) -> None:
 
 def phases_below(pool: PoolState) -> Iterator[PhaseState]:
     """The phases below a pool with pending tasks, in the order in which they are served."""
-    return cast("Iterator[PhaseState]", pool.walk())
+    return pool.walk()  # type: ignore[return-value]  # `PhaseBelow` is what pools see of it.
 
 
 def sorted_below(pool: PoolState, phases: Iterable[PhaseState]) -> list[PhaseState]:

@@ -130,7 +130,11 @@ class Workers(ABC):
                 # With the path, the worker can import the same modules as this process.
                 self.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
-            task = of_user(pickled_task, (key, arguments))
+            # Bytes count as plain, which may be a pickle that names `__main__`.
+            if PLAIN.issuperset(map(type, arguments)):
+                task = pickle.dumps((key, arguments), protocol=5)
+            else:
+                task = of_user(pickled_task, (key, arguments))
             self.start_pickled(slot, key, task, conditions)
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
@@ -269,8 +273,6 @@ def of_user(function: Callable[..., T], argument: object) -> T:
 
 def pickled_task(value: tuple[str, tuple[object, ...]]) -> bytes:
     """Pickle a key and arguments; registered modules are pickled by value."""
-    if PLAIN.issuperset(map(type, value[1])):  # Bytes may be a pickle that names `__main__`.
-        return pickle.dumps(value, protocol=5)
     if cloudpickle.list_registry_pickle_by_value():
         return sent_by_value(value)
     return pickled(value)
