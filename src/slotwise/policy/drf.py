@@ -315,7 +315,9 @@ class _Tree:
         slope = np.cumsum(np.concatenate([*change, rising, -rising])[order], axis=0)
         used = np.zeros_like(slope)
         np.cumsum(slope[:-1] * np.diff(positions)[:, None], axis=0, out=used[1:])
-        return Polyline(positions.astype(complex), positions.astype(complex), used)
+        is_new = np.append(True, positions[1:] != positions[:-1])  # Many need the same.
+        vertices = positions[is_new].astype(complex)
+        return Polyline(vertices, vertices, used[is_new])
 
 
 def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[int, float]]]:
