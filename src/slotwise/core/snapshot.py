@@ -235,12 +235,14 @@ class Snapshot:
         """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares.of[slot_kind].pools()
 
-    def tasks_on(self, host: str) -> Iterable[tuple[PhaseState, int, float, float]]:
+    def tasks_on(self, host: str) -> Sequence[tuple[PhaseState, int, float, float]]:
         """The tasks that run on a host with resources: phase, number, start, estimated end."""
-        for holder, task in self._hosts.spare.tasks(host):
+        found = []
+        for (_, task), holder in self._hosts.spare.tasks(host):
             assert isinstance(holder, PhaseState)
             _, started, speed = holder.launches[task]
-            yield holder, task, started, started + holder.work.expected(task) / speed
+            found.append((holder, task, started, started + holder.work.expected(task) / speed))
+        return found
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that is not over, in its order."""

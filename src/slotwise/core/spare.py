@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import islice
 from typing import Protocol
 
@@ -147,9 +147,9 @@ class Spare:
             if launch.memory or phase.stated.pairs:
                 self._add(launch, phase.held(launch), 1)
 
-    def tasks(self, host: str) -> Iterator[tuple[ResourceHolder, int]]:
-        """The phases and numbers of the tasks that run on a host with resources."""
-        return ((phase, task) for (_, task), phase in self._tasks.get(host, {}).items())
+    def tasks(self, host: str) -> Iterable[tuple[tuple[int, int], ResourceHolder]]:
+        """The tasks that run on a host: order of the phase and number, and the phase."""
+        return self._tasks.get(host, {}).items()
 
     def amount(self, host: str, name: str) -> int:
         """The free amount of one resource of a host."""
