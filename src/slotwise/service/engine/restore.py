@@ -156,7 +156,7 @@ def _calls(engine: Engine, record: StoredJob) -> int:
             stream.cancelled += one.state == CANCELLED
             stream.raised += one.state != CANCELLED and not one.is_value
         elif call := engine.store.call(record.id, one.number):
-            engine.streams.add(stream, one.number, call)
+            engine.streams.restore(stream, one.number, call)
     if record.changes.get(IS_CANCELLED):
         engine.streams.cancel(stream)
         return QUEUED
