@@ -76,7 +76,7 @@ def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
     columns: dict[str, Any] = {
         name: (np.array(column, float) * scale).tolist()
         for name, scale in (("work", factor), ("min_share", usable), ("max_share", factor))
-        if len(column := getattr(claims, name))
+        if any(column := getattr(claims, name))
     }
     # What cannot run now gets nothing; allocators need claims that can hold something.
     units = np.where(can, factors, inf)[use].tolist()
@@ -133,10 +133,10 @@ class _Tree:
             (self.root if group.parent < 0 else groups[group.parent]).children.append(node)
         rows, weight = self._members(claims, order, groups)
         self.claim = rows
-        self.part = parts[use[rows]]
-        dominant = self.part.max(axis=1)
+        kinds, dominant = use[rows], parts.max(axis=1)
+        parts[dominant == inf] = 0.0
+        self.part, dominant = parts[kinds], dominant[kinds]
         can = dominant < inf
-        self.part[~can] = 0.0
         top = np.array(claims.max_share, float)[rows] * can
         self.low = np.minimum(np.array(claims.min_share, float)[rows], top)
         dominant = np.where(can, dominant, 1.0)
@@ -145,7 +145,6 @@ class _Tree:
         self.stop, self.level = np.full(len(top), inf), np.zeros(len(top))
         self._guarantees(self.root, top, float(claims.capacity))
         self._in_order(self.root, dominant, top)
-        self._columns = np.column_stack((self.part, self.low, self.rate, self.begin, self.end))
         self.build(self.root)
 
     def _groups(self, claims: Claims, totals: dict[str, tuple[int, float]]) -> list[_Node]:
@@ -286,7 +285,8 @@ class _Tree:
         """All that the line of a small node without children depends on; None for others."""
         if node.children or not 0 < len(base) <= CLAIMS_KEPT:
             return None
-        own = self._columns[node.span].tobytes()
+        columns = (self.part, self.low, self.rate, self.begin, self.end)
+        own = b"".join(column[node.span].tobytes() for column in columns)
         return own, base.tobytes(), node.limits.tobytes(), node.floor, node.weight
 
     def _sum(self, node: _Node, limits: Floats) -> Polyline:
@@ -308,7 +308,8 @@ class _Tree:
         at = [np.array([0.0, 1.0]), stop[early]]
         at += [np.minimum(self.begin[rows], stop), np.minimum(self.end[rows], stop)]
         scaled = part * low[:, None]
-        change = [scaled.sum(axis=0)[None], -scaled[~early].sum(axis=0)[None], -scaled[early]]
+        late = scaled[~early] if early.any() else scaled
+        change = [scaled.sum(axis=0)[None], -late.sum(axis=0)[None], -scaled[early]]
         positions = np.concatenate(at)
         order = np.argsort(positions, kind="stable")
         positions = positions[order]
@@ -326,12 +327,10 @@ def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[in
     The totals are pairs of column and amount, by name; "" is all slots together. A request of
     what the cluster lacks is infinite.
     """
-    # Claims that request the same share one value: a mapping by identity is fast.
-    keys = list(map(id, claims.request))
-    number = dict(zip(keys, range(len(keys)), strict=True))
-    row = dict(zip(number, range(len(number)), strict=True))
-    use = np.fromiter(map(row.__getitem__, keys), np.intp, len(keys))
-    needs = [(claims.request[n], claims.owner[n][1].slots) for n in number.values()]
+    # Claims that request the same share one value: comparing by identity is fast.
+    keys = np.fromiter(map(id, claims.request), np.int64, len(claims))
+    _, first, use = np.unique(keys, return_index=True, return_inverse=True)
+    needs = [(claims.request[n], claims.owner[n][1].slots) for n in first.tolist()]
     totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
     for name in sorted({name for need, _ in needs for name, _ in need.pairs}):
         totals[name] = len(totals), float(claims.totals.get(name, 0))
