@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core.resources import table
 from slotwise.policy.allocator import Claims
 from slotwise.policy.drf_lines import (
     SLOTS_COLUMN,
@@ -330,15 +331,15 @@ def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[in
     # Claims that request the same share one value: comparing by identity is fast.
     keys = np.fromiter(map(id, claims.request), np.int64, len(claims))
     _, first, use = np.unique(keys, return_index=True, return_inverse=True)
-    needs = [(claims.request[n], claims.owner[n][1].slots) for n in first.tolist()]
+    amounts = table([claims.request[n] for n in first.tolist()])
+    slots = np.array([claims.owner[n][1].slots for n in first.tolist()])
     totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
-    for name in sorted({name for need, _ in needs for name, _ in need.pairs}):
-        totals[name] = len(totals), float(claims.totals.get(name, 0))
-    parts = np.zeros((len(needs), len(totals)))
-    for name, (column, total) in totals.items():
-        amounts = [need.get(name, 0) / slots for need, slots in needs]
-        parts[:, column] = np.array(amounts) / total if total else np.where(amounts, inf, 0.0)
+    parts = np.empty((len(first), 1 + len(amounts)))
     parts[:, SLOTS_COLUMN] = 1 / claims.capacity
+    for name, of_each in amounts.items():
+        totals[name] = column, total = len(totals), float(claims.totals.get(name, 0))
+        each = np.array(of_each) / slots
+        parts[:, column] = each / total if total else np.where(each, inf, 0.0)
     return parts, use, totals
 
 
