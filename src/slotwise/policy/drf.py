@@ -88,8 +88,11 @@ LINES_KEPT, CLAIMS_KEPT = 500, 250
 """The lines that are kept, and the claims of a node of which one is: with many pools, most have
 the same claims at the next decision. About 30 MB at most."""
 
-_KEPT: dict[tuple[object, ...], tuple[Polyline, Floats]] = {}
+_KEPT: dict[bytes, tuple[Polyline, Floats]] = {}
 """Lines with `stop` of their claims, by all that they depend on."""
+
+
+_NO_ROWS = slice(0, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -107,9 +110,9 @@ class _Node:
     floor: float
     limits: Floats
     is_fifo: bool = False
-    children: list[_Node] = field(default_factory=list)
-    own: slice = field(default_factory=lambda: slice(0, 0))
-    span: slice = field(default_factory=lambda: slice(0, 0))
+    children: tuple[_Node, ...] = ()
+    own: slice = field(default_factory=lambda: _NO_ROWS)
+    span: slice = field(default_factory=lambda: _NO_ROWS)
     line: Polyline | None = None
     seen: tuple[Floats, Floats] | None = None
 
@@ -130,8 +133,11 @@ class _Tree:
         # The limits of the whole cluster are the totals.
         self.root = _Node(1.0, 0.0, np.ones(parts.shape[1]))
         groups = self._groups(claims, totals)
+        inside: dict[int, list[_Node]] = {}
         for group, node in zip(claims.groups, groups, strict=True):
-            (self.root if group.parent < 0 else groups[group.parent]).children.append(node)
+            inside.setdefault(group.parent, []).append(node)
+        for number, nodes in inside.items():
+            (self.root if number < 0 else groups[number]).children = tuple(nodes)
         rows, weight = self._members(claims, order, groups)
         self.claim = rows
         kinds, dominant = use[rows], parts.max(axis=1)
@@ -171,38 +177,40 @@ class _Tree:
         self, claims: Claims, order: Sequence[int], groups: Sequence[_Node]
     ) -> tuple[NDArray[np.intp], Floats]:
         """Add the claims to the nodes, side by side; the claim of each row, and its weight."""
-        claim: list[int] = []
-        members = [list(order)] if len(groups) == 1 else _by_group(claims, order)
+        members = _by_group(claims, order)
         has_jobs = not claims.job_weight and (
             len({job.id for job, _ in claims.owner}) < len(claims)
         )
-        equal: list[int] = []
+        claim, equal, count = [np.empty(0, np.intp)], list[int](), 0
+
+        def add(several: NDArray[np.intp]) -> slice:
+            nonlocal count
+            claim.append(several)
+            count += len(several)
+            return slice(count - len(several), count)
 
         def walk(node: _Node) -> None:
-            begun = len(claim)
+            begun, inner = count, node.children
             if node in number:
                 own = members[number[node]]
-                jobs = _of_jobs(claims, own) if has_jobs and not node.is_fifo else []
-                joined = {j for several in jobs for j in several}
-                own = [j for j in own if j not in joined] if joined else own
+                jobs = _of_jobs(claims, own.tolist()) if has_jobs and not node.is_fifo else []
                 for several in jobs:
                     job = _Node(claims.weight[several[0]], 0.0, np.full(len(node.limits), inf))
-                    job.own = job.span = slice(len(claim), len(claim) + len(several))
-                    claim.extend(several)
+                    job.own = job.span = add(np.array(several))
                     equal.extend(range(job.own.start, job.own.stop))
-                    node.children.append(job)
-                node.own = slice(len(claim), len(claim) + len(own))
-                claim.extend(own)
+                    node.children += (job,)
+                joined = [j for several in jobs for j in several]
+                node.own = node.span = add(own[~np.isin(own, joined)] if joined else own)
                 if node.is_fifo:
                     equal.extend(range(node.own.start, node.own.stop))
-            for child in node.children:
-                if child in number:
-                    walk(child)
-            node.span = slice(begun, len(claim))
+            for child in inner:
+                walk(child)
+            if node.children:
+                node.span = slice(begun, count)
 
         number = {node: n for n, node in enumerate(groups)}
         walk(self.root)
-        rows = np.array(claim, np.intp)
+        rows = np.concatenate(claim)
         weight = np.array(claims.weight, float)[rows]
         weight[equal] = 1.0
         return rows, weight
@@ -255,9 +263,8 @@ class _Tree:
             assert node.line is not None
             return node.line
         key = self._key(node, base)
-        if key is not None and (kept := _KEPT.get(key)) is not None:
-            node.line, self.stop[rows] = kept
-            node.seen = base, kept[1]
+        if key in _KEPT:
+            node.line, self.stop[rows] = _KEPT[key]
             return node.line
         begun, left = base, node.limits.copy()
         while True:
@@ -276,19 +283,20 @@ class _Tree:
             left[resource] = inf
         node.seen = begun, self.stop[rows].copy()
         node.line = line if node is self.root else outside(line, node.floor, node.weight)
-        if key is not None:
+        if key:
             if len(_KEPT) >= LINES_KEPT:
                 _KEPT.clear()
             _KEPT[key] = node.line, node.seen[1]
         return node.line
 
-    def _key(self, node: _Node, base: Floats) -> tuple[object, ...] | None:
-        """All that the line of a small node without children depends on; None for others."""
+    def _key(self, node: _Node, base: Floats) -> bytes:
+        """All that the line of a small node without children depends on; empty for others."""
         if node.children or not 0 < len(base) <= CLAIMS_KEPT:
-            return None
+            return b""
+        numbers = np.array([len(base), len(node.limits), node.floor, node.weight])
         columns = (self.part, self.low, self.rate, self.begin, self.end)
-        own = b"".join(column[node.span].tobytes() for column in columns)
-        return own, base.tobytes(), node.limits.tobytes(), node.floor, node.weight
+        own = [column[node.span].tobytes() for column in columns]
+        return b"".join((numbers.tobytes(), node.limits.tobytes(), base.tobytes(), *own))
 
     def _sum(self, node: _Node, limits: Floats) -> Polyline:
         """What is in a node, over the positions in it; of the root, where it reaches limits."""
@@ -343,12 +351,14 @@ def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[in
     return parts, use, totals
 
 
-def _by_group(claims: Claims, order: Sequence[int]) -> list[list[int]]:
+def _by_group(claims: Claims, order: Sequence[int]) -> list[NDArray[np.intp]]:
     """The claims in each group, in this order."""
     ordered = np.array(order, np.intp)
+    if len(claims.groups) == 1:
+        return [ordered]
     group = np.array(claims.group, np.intp)[ordered]
-    joined: list[int] = ordered[np.argsort(group, kind="stable")].tolist()
     ends = np.bincount(group, minlength=len(claims.groups)).cumsum().tolist()
+    joined = ordered[np.argsort(group, kind="stable")]
     return [joined[begin:end] for begin, end in pairwise([0, *ends])]
 
 
