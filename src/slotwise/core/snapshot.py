@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from heapq import heappop
 from math import inf
+from operator import attrgetter
 from typing import Literal
 
 from slotwise.core.changes import Changes
@@ -28,6 +29,8 @@ from slotwise.core.shares import SharesByKind
 from slotwise.core.spare import Spare
 from slotwise.core.turns import LaunchOrder, turns_of
 from slotwise.core.unbegun import Unbegun, UnbegunColumns
+
+_RESERVED = attrgetter("reserved.by_host")  # of shares
 
 
 class Snapshot:
@@ -194,6 +197,11 @@ class Snapshot:
     def reserved(self, slot_kind: str) -> Mapping[str, Mapping[PoolState, int]]:
         """The other free slots of each host: those reserved for pools that took them back."""
         return self._shares.of[slot_kind].reserved.by_host
+
+    @property
+    def has_reserved(self) -> bool:
+        """Whether free slots of any kind are reserved."""
+        return any(map(_RESERVED, self._shares.of.values()))
 
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind became free since the last turn of the loop."""

@@ -20,6 +20,7 @@ class ResourceHolder(Protocol):
     slot_kind: str
     width: int
     order: int
+    stated: Resources
     launches: dict[int, tuple[Launch, float, float]]
 
     def held(self, launch: Launch) -> Resources:
@@ -134,8 +135,8 @@ class Spare:
         host = launch.host
         if host in self._tasks:
             self._tasks[host][phase.order, launch.task] = phase
-        if (held := phase.held(launch)).pairs:
-            self._add(launch, held, -1)
+        if launch.memory or phase.stated.pairs:
+            self._add(launch, phase.held(launch), -1)
             assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
             assert all(left >= 0 for left in self._amounts[host].values()), "it was free"
 
@@ -143,8 +144,8 @@ class Spare:
         """Return what a task had of its host."""
         if launch.host in self._tasks:
             self._tasks[launch.host].pop((phase.order, launch.task), None)
-            if (held := phase.held(launch)).pairs:
-                self._add(launch, held, 1)
+            if launch.memory or phase.stated.pairs:
+                self._add(launch, phase.held(launch), 1)
 
     def tasks(self, host: str) -> Iterable[tuple[tuple[int, int], ResourceHolder]]:
         """The tasks that run on a host: order of the phase and number, and the phase."""
