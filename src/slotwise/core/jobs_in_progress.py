@@ -106,6 +106,7 @@ class Jobs:
         self._remove_needs(phase)
         phase.set_needs(needs)
         self._add_needs(phase)
+        self._in_order[phase.slot_kind].refresh(phase)
 
     def learn_memory(self, phase: PhaseState, task: int, peak: int) -> bool:
         """A task has ended, which used this memory at its peak; whether requests change.

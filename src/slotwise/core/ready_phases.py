@@ -16,6 +16,7 @@ from slotwise.core.phase_state import PhaseState
 from slotwise.core.phase_work import AS_STATED, NEVER
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import ShareKey
+from slotwise.core.resources import Resources
 
 _ORDER = attrgetter("order")
 
@@ -30,6 +31,7 @@ class ReadyColumns(NamedTuple):
     slots_min  its stated min share
     pool       the share of its pool that it counts against
     path       the names of that share and of those that contain it, from the top down
+    request    what one of its tasks occupies
     """
 
     phase: list[PhaseState]
@@ -43,6 +45,7 @@ class ReadyColumns(NamedTuple):
     slots_min: list[int]
     pool: list[PoolState]
     path: list[tuple[ShareKey, ...]]
+    request: list[Resources]
 
     @classmethod
     def empty(cls) -> ReadyColumns:
@@ -55,7 +58,7 @@ def _row(phase: PhaseState) -> tuple[object, ...]:
     return (
         *(phase, phase.id, (job, phase.phase), job.share_weight, job.weight, job.arrival),
         *(phase.order, PRIORITIES[job.priority], phase.phase.slots_min),
-        *(phase.pool, phase.shares),
+        *(phase.pool, phase.shares, phase.request),
     )
 
 
@@ -102,7 +105,7 @@ class ReadyPhases:
             del column[place]
 
     def refresh(self, phase: PhaseState) -> None:
-        """The job, or the pool, of a ready phase was replaced."""
+        """The job, the pool or the request of a ready phase was replaced."""
         place = self._place(phase)
         for column, value in zip(self._own(), _row(phase), strict=True):
             column[place] = value

@@ -7,7 +7,7 @@ whole numbers and sums are exact. Whether a request fits, and how often, is deci
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, overload
 
@@ -108,6 +108,13 @@ class Resources(Mapping[str, int]):
 
 NOTHING = Resources({})
 """No resources."""
+
+
+def table(several: Sequence[Resources]) -> dict[str, list[int]]:
+    """The amounts of each resource that one of these has, in their order."""
+    amounts = [one._amounts for one in several]
+    names = sorted(set().union(*amounts))
+    return {name: [one.get(name, 0) for one in amounts] for name in names}
 
 
 @lru_cache(10_000)

@@ -192,8 +192,7 @@ def kept_claims(
         job_weight=() if ready.several or ready.unlike else columns.job_weight,
     )
     if snapshot.has_requests(slot_kind):
-        request = [phase.request for phase in phases]
-        claims = replace(claims, request=request, totals=snapshot.totals)
+        claims = replace(claims, request=columns.request, totals=snapshot.totals)
     return columns.id, claims
 
 

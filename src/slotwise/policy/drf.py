@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core.resources import table
 from slotwise.policy.allocator import Claims
 from slotwise.policy.drf_lines import (
     SLOTS_COLUMN,
@@ -76,7 +77,7 @@ def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
     columns: dict[str, Any] = {
         name: (np.array(column, float) * scale).tolist()
         for name, scale in (("work", factor), ("min_share", usable), ("max_share", factor))
-        if len(column := getattr(claims, name))
+        if any(column := getattr(claims, name))
     }
     # What cannot run now gets nothing; allocators need claims that can hold something.
     units = np.where(can, factors, inf)[use].tolist()
@@ -87,8 +88,11 @@ LINES_KEPT, CLAIMS_KEPT = 500, 250
 """The lines that are kept, and the claims of a node of which one is: with many pools, most have
 the same claims at the next decision. About 30 MB at most."""
 
-_KEPT: dict[tuple[object, ...], tuple[Polyline, Floats]] = {}
+_KEPT: dict[bytes, tuple[Polyline, Floats]] = {}
 """Lines with `stop` of their claims, by all that they depend on."""
+
+
+_NO_ROWS = slice(0, 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -106,9 +110,9 @@ class _Node:
     floor: float
     limits: Floats
     is_fifo: bool = False
-    children: list[_Node] = field(default_factory=list)
-    own: slice = field(default_factory=lambda: slice(0, 0))
-    span: slice = field(default_factory=lambda: slice(0, 0))
+    children: tuple[_Node, ...] = ()
+    own: slice = field(default_factory=lambda: _NO_ROWS)
+    span: slice = field(default_factory=lambda: _NO_ROWS)
     line: Polyline | None = None
     seen: tuple[Floats, Floats] | None = None
 
@@ -129,14 +133,17 @@ class _Tree:
         # The limits of the whole cluster are the totals.
         self.root = _Node(1.0, 0.0, np.ones(parts.shape[1]))
         groups = self._groups(claims, totals)
+        inside: dict[int, list[_Node]] = {}
         for group, node in zip(claims.groups, groups, strict=True):
-            (self.root if group.parent < 0 else groups[group.parent]).children.append(node)
+            inside.setdefault(group.parent, []).append(node)
+        for number, nodes in inside.items():
+            (self.root if number < 0 else groups[number]).children = tuple(nodes)
         rows, weight = self._members(claims, order, groups)
         self.claim = rows
-        self.part = parts[use[rows]]
-        dominant = self.part.max(axis=1)
+        kinds, dominant = use[rows], parts.max(axis=1)
+        parts[dominant == inf] = 0.0
+        self.part, dominant = parts[kinds], dominant[kinds]
         can = dominant < inf
-        self.part[~can] = 0.0
         top = np.array(claims.max_share, float)[rows] * can
         self.low = np.minimum(np.array(claims.min_share, float)[rows], top)
         dominant = np.where(can, dominant, 1.0)
@@ -145,7 +152,6 @@ class _Tree:
         self.stop, self.level = np.full(len(top), inf), np.zeros(len(top))
         self._guarantees(self.root, top, float(claims.capacity))
         self._in_order(self.root, dominant, top)
-        self._columns = np.column_stack((self.part, self.low, self.rate, self.begin, self.end))
         self.build(self.root)
 
     def _groups(self, claims: Claims, totals: dict[str, tuple[int, float]]) -> list[_Node]:
@@ -171,38 +177,40 @@ class _Tree:
         self, claims: Claims, order: Sequence[int], groups: Sequence[_Node]
     ) -> tuple[NDArray[np.intp], Floats]:
         """Add the claims to the nodes, side by side; the claim of each row, and its weight."""
-        claim: list[int] = []
-        members = [list(order)] if len(groups) == 1 else _by_group(claims, order)
+        members = _by_group(claims, order)
         has_jobs = not claims.job_weight and (
             len({job.id for job, _ in claims.owner}) < len(claims)
         )
-        equal: list[int] = []
+        claim, equal, count = [np.empty(0, np.intp)], list[int](), 0
+
+        def add(several: NDArray[np.intp]) -> slice:
+            nonlocal count
+            claim.append(several)
+            count += len(several)
+            return slice(count - len(several), count)
 
         def walk(node: _Node) -> None:
-            begun = len(claim)
+            begun, inner = count, node.children
             if node in number:
                 own = members[number[node]]
-                jobs = _of_jobs(claims, own) if has_jobs and not node.is_fifo else []
-                joined = {j for several in jobs for j in several}
-                own = [j for j in own if j not in joined] if joined else own
+                jobs = _of_jobs(claims, own.tolist()) if has_jobs and not node.is_fifo else []
                 for several in jobs:
                     job = _Node(claims.weight[several[0]], 0.0, np.full(len(node.limits), inf))
-                    job.own = job.span = slice(len(claim), len(claim) + len(several))
-                    claim.extend(several)
+                    job.own = job.span = add(np.array(several))
                     equal.extend(range(job.own.start, job.own.stop))
-                    node.children.append(job)
-                node.own = slice(len(claim), len(claim) + len(own))
-                claim.extend(own)
+                    node.children += (job,)
+                joined = [j for several in jobs for j in several]
+                node.own = node.span = add(own[~np.isin(own, joined)] if joined else own)
                 if node.is_fifo:
                     equal.extend(range(node.own.start, node.own.stop))
-            for child in node.children:
-                if child in number:
-                    walk(child)
-            node.span = slice(begun, len(claim))
+            for child in inner:
+                walk(child)
+            if node.children:
+                node.span = slice(begun, count)
 
         number = {node: n for n, node in enumerate(groups)}
         walk(self.root)
-        rows = np.array(claim, np.intp)
+        rows = np.concatenate(claim)
         weight = np.array(claims.weight, float)[rows]
         weight[equal] = 1.0
         return rows, weight
@@ -255,9 +263,8 @@ class _Tree:
             assert node.line is not None
             return node.line
         key = self._key(node, base)
-        if key is not None and (kept := _KEPT.get(key)) is not None:
-            node.line, self.stop[rows] = kept
-            node.seen = base, kept[1]
+        if key in _KEPT:
+            node.line, self.stop[rows] = _KEPT[key]
             return node.line
         begun, left = base, node.limits.copy()
         while True:
@@ -276,18 +283,20 @@ class _Tree:
             left[resource] = inf
         node.seen = begun, self.stop[rows].copy()
         node.line = line if node is self.root else outside(line, node.floor, node.weight)
-        if key is not None:
+        if key:
             if len(_KEPT) >= LINES_KEPT:
                 _KEPT.clear()
             _KEPT[key] = node.line, node.seen[1]
         return node.line
 
-    def _key(self, node: _Node, base: Floats) -> tuple[object, ...] | None:
-        """All that the line of a small node without children depends on; None for others."""
+    def _key(self, node: _Node, base: Floats) -> bytes:
+        """All that the line of a small node without children depends on; empty for others."""
         if node.children or not 0 < len(base) <= CLAIMS_KEPT:
-            return None
-        own = self._columns[node.span].tobytes()
-        return own, base.tobytes(), node.limits.tobytes(), node.floor, node.weight
+            return b""
+        numbers = np.array([len(base), len(node.limits), node.floor, node.weight])
+        columns = (self.part, self.low, self.rate, self.begin, self.end)
+        own = [column[node.span].tobytes() for column in columns]
+        return b"".join((numbers.tobytes(), node.limits.tobytes(), base.tobytes(), *own))
 
     def _sum(self, node: _Node, limits: Floats) -> Polyline:
         """What is in a node, over the positions in it; of the root, where it reaches limits."""
@@ -308,7 +317,8 @@ class _Tree:
         at = [np.array([0.0, 1.0]), stop[early]]
         at += [np.minimum(self.begin[rows], stop), np.minimum(self.end[rows], stop)]
         scaled = part * low[:, None]
-        change = [scaled.sum(axis=0)[None], -scaled[~early].sum(axis=0)[None], -scaled[early]]
+        late = scaled[~early] if early.any() else scaled
+        change = [scaled.sum(axis=0)[None], -late.sum(axis=0)[None], -scaled[early]]
         positions = np.concatenate(at)
         order = np.argsort(positions, kind="stable")
         positions = positions[order]
@@ -326,29 +336,29 @@ def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[in
     The totals are pairs of column and amount, by name; "" is all slots together. A request of
     what the cluster lacks is infinite.
     """
-    # Claims that request the same share one value: a mapping by identity is fast.
-    keys = list(map(id, claims.request))
-    number = dict(zip(keys, range(len(keys)), strict=True))
-    row = dict(zip(number, range(len(number)), strict=True))
-    use = np.fromiter(map(row.__getitem__, keys), np.intp, len(keys))
-    needs = [(claims.request[n], claims.owner[n][1].slots) for n in number.values()]
+    # Claims that request the same share one value: comparing by identity is fast.
+    keys = np.fromiter(map(id, claims.request), np.int64, len(claims))
+    _, first, use = np.unique(keys, return_index=True, return_inverse=True)
+    amounts = table([claims.request[n] for n in first.tolist()])
+    slots = np.array([claims.owner[n][1].slots for n in first.tolist()])
     totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
-    for name in sorted({name for need, _ in needs for name, _ in need.pairs}):
-        totals[name] = len(totals), float(claims.totals.get(name, 0))
-    parts = np.zeros((len(needs), len(totals)))
-    for name, (column, total) in totals.items():
-        amounts = [need.get(name, 0) / slots for need, slots in needs]
-        parts[:, column] = np.array(amounts) / total if total else np.where(amounts, inf, 0.0)
+    parts = np.empty((len(first), 1 + len(amounts)))
     parts[:, SLOTS_COLUMN] = 1 / claims.capacity
+    for name, of_each in amounts.items():
+        totals[name] = column, total = len(totals), float(claims.totals.get(name, 0))
+        each = np.array(of_each) / slots
+        parts[:, column] = each / total if total else np.where(each, inf, 0.0)
     return parts, use, totals
 
 
-def _by_group(claims: Claims, order: Sequence[int]) -> list[list[int]]:
+def _by_group(claims: Claims, order: Sequence[int]) -> list[NDArray[np.intp]]:
     """The claims in each group, in this order."""
     ordered = np.array(order, np.intp)
+    if len(claims.groups) == 1:
+        return [ordered]
     group = np.array(claims.group, np.intp)[ordered]
-    joined: list[int] = ordered[np.argsort(group, kind="stable")].tolist()
     ends = np.bincount(group, minlength=len(claims.groups)).cumsum().tolist()
+    joined = ordered[np.argsort(group, kind="stable")]
     return [joined[begin:end] for begin, end in pairwise([0, *ends])]
 
 

@@ -92,21 +92,19 @@ class LineSum:
     def __init__(self, lines: Sequence[Polyline]) -> None:
         self._lines = lines
         # The usual case is real positions, which numpy does several times as fast.
-        self._real = [
-            None if line.at.imag.any() else (line.at.real.copy(), line.used.T.copy())
-            for line in lines
-        ]
+        self._real = [None if line.at.imag.any() else line.at.real.copy() for line in lines]
+        self._used = [line.used.T.copy() for line in lines]
 
     def used_at(self, at: Positions) -> Floats:
         """What they hold at these positions: the sum, line by line."""
         wanted = at.real.copy()
         total = np.zeros((self._lines[0].used.shape[1], len(at)))
-        for line, real in zip(self._lines, self._real, strict=True):
-            if real is None:
+        for line, own, used in zip(self._lines, self._real, self._used, strict=True):
+            if own is None:
                 total += line.used_at(at).T
             else:
-                for row, column in zip(total, real[1], strict=True):
-                    row += np.interp(wanted, real[0], column)
+                for row, column in zip(total, used, strict=True):
+                    row += np.interp(wanted, own, column)
         return total.T
 
 
