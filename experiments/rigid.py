@@ -175,7 +175,7 @@ def rigid(
     processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Compare backfilling with fair and flex on a log; ten minutes for KTH-SP2."""
+    """Compare backfilling with fair and flex on a log; twelve minutes for KTH-SP2."""
     with exit_codes():
         log = read_swf(file, first=first)  # Refuses what is no log.
         is_published = len(log.jobs) == 28_481 and log.cluster.capacity == {"task": 100}
