@@ -122,7 +122,7 @@ class PromisesRow:
     plain_by_easy: float
 
 
-class _Answers:
+class Answers:
     """A record for the loop: the accepted promises, and those that were broken."""
 
     def __init__(self) -> None:
@@ -132,6 +132,7 @@ class _Answers:
     def __call__(
         self, now: float, events: Iterable[object], decisions: Iterable[object]
     ) -> None:
+        """Note the answers and breaks of a turn."""
         for decision in decisions:
             if isinstance(decision, AcceptPromise):
                 self.accepted[decision.job] = decision.at
@@ -174,6 +175,11 @@ def asking(jobs: Sequence[Job], rng: Numbers) -> list[Job]:
     ]
 
 
+def requesting(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs of a log, which state the times that they request as their work."""
+    return [_taking(job, job.time_requested or _alone(job)) for job in jobs]
+
+
 def _alone(job: Job) -> float:
     """The time that a job states."""
     work = job.phases[0].tasks.work
@@ -203,7 +209,7 @@ def compared(
         ends, answers = _simulated(name, true, told, cluster)
         plain, _ = _simulated(name, true, without, cluster)
 
-        def met(completed: Mapping[str, float], answers: _Answers = answers) -> float:
+        def met(completed: Mapping[str, float], answers: Answers = answers) -> float:
             due = answers.accepted.items()
             return fmean([is_met(at, completed[job]) for job, at in due]) if due else 1.0
 
@@ -224,9 +230,9 @@ def compared(
 
 def _simulated(
     name: str, true: Sequence[Job], told: Sequence[Job], cluster: Cluster
-) -> tuple[dict[str, float], _Answers]:
+) -> tuple[dict[str, float], Answers]:
     """When each job ended, and what became of promises."""
-    state, answers = State(cluster), _Answers()
+    state, answers = State(cluster), Answers()
     endings = Endings(state)
     backend = Misinforming(SimulatedBackend(cluster, true), {job.id: job for job in told})
     run(make_scheduler(name), backend, state, all_of([endings, answers]))
@@ -236,13 +242,7 @@ def _simulated(
 def of_log(path: Path, first: int, seed: int) -> list[PromisesRow]:
     """The rows of the first jobs of a log, which state what they request."""
     told, true = (read_swf(path, true_times=known, first=first) for known in (False, True))
-    jobs = asking(
-        [
-            _taking(job, job.time_requested or _alone(job)) if job.phases else job
-            for job in told.jobs
-        ],
-        np.random.default_rng(seed),
-    )
+    jobs = asking(requesting(told.jobs), np.random.default_rng(seed))
     return compared(path.stem, 0.0, true.jobs, jobs, told.cluster)
 
 

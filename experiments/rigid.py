@@ -3,8 +3,9 @@
     .venv/bin/python -m experiments.rigid KTH-SP2.swf
 
 simulates the log on one host under each scheduler, with the times that jobs requested and with
-the true ones, and prints mean bounded slowdowns and waits. The published values of KTH-SP2 are
-those of the repository predictsim.
+the true ones, and prints mean bounded slowdowns and waits. FLEX is also told what jobs request,
+without and with promises. The published values of KTH-SP2 are those of the repository
+predictsim.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -27,10 +29,13 @@ from rich.table import Table
 
 from experiments.endings import Endings
 from experiments.printed import WIDTH_ELSEWHERE
+from experiments.promises import Answers, asking, requesting
+from experiments.unknown.experiment import Misinforming
 from slotwise.backends.simulated.backend import SimulatedBackend, Simulation
 from slotwise.cli.application import Application, exit_codes
 from slotwise.cli.parsing import Json
 from slotwise.core.decisions import Launch
+from slotwise.core.job import Job
 from slotwise.core.loop import all_of, run
 from slotwise.core.state import State
 from slotwise.policy.scheduler import BACKFILLINGS, make_scheduler
@@ -39,12 +44,16 @@ from slotwise.workload.swf import SwfLog, read_swf
 BOUND = 10.0
 """Seconds: shorter jobs count as this long, so that a slowdown of seconds does not matter."""
 
-KNOWS = ("requested", "true", "nothing")
+PROMISES = "requested, promises"
+"""A part of the jobs asks for promises of dates, by what they request."""
+
+KNOWS = ("requested", "true", "nothing", PROMISES)
 """What a scheduler knows of run times: what jobs request, the truth, or neither."""
 
 CASES = (
     *((name, knows) for name in BACKFILLINGS for knows in ("requested", "true")),
-    *(("fair", "nothing"), ("flex", "nothing"), ("flex", "true")),
+    *(("fair", "nothing"), ("flex", "nothing"), ("flex", "requested"), ("flex", "true")),
+    ("flex", PROMISES),
 )
 """The schedulers that are compared, and what they know."""
 
@@ -65,6 +74,7 @@ class RigidRow:
     wait      the mean wait, seconds
     jobs      the number of jobs
     seconds   what the simulation took
+    promised  the number of dates that were promised, and of those that were kept
     """
 
     scheduler: str
@@ -73,6 +83,7 @@ class RigidRow:
     wait: float
     jobs: int
     seconds: float
+    promised: tuple[int, int] = (0, 0)
 
 
 class Starts:
@@ -93,10 +104,14 @@ class Starts:
 def simulated(log: SwfLog, scheduler: str, knows: str) -> RigidRow:
     """Simulate a log under a scheduler."""
     began = time.perf_counter()
-    state, starts = State(log.cluster), Starts()
+    state, starts, answers = State(log.cluster), Starts(), Answers()
     endings = Endings(state)
-    backend = SimulatedBackend(log.cluster, log.jobs, Simulation(hide_work=knows == "nothing"))
-    run(make_scheduler(scheduler), backend, state, all_of([endings, starts]))
+    hidden = Simulation(hide_work=knows == "nothing")
+    backend = Misinforming(
+        SimulatedBackend(log.cluster, log.jobs, hidden),
+        {job.id: job for job in _told(log.jobs, scheduler, knows)},
+    )
+    run(make_scheduler(scheduler), backend, state, all_of([endings, starts, answers]))
     waits = [starts.of[job.id] - job.arrival for job in log.jobs]
     responses = [endings.completed[job.id] - job.arrival for job in log.jobs]
     runs = [response - wait for response, wait in zip(responses, waits, strict=True)]
@@ -105,7 +120,18 @@ def simulated(log: SwfLog, scheduler: str, knows: str) -> RigidRow:
         for response, seconds in zip(responses, runs, strict=True)
     ]
     took = time.perf_counter() - began
-    return RigidRow(scheduler, knows, fmean(slowdowns), fmean(waits), len(log.jobs), took)
+    accepted = len(answers.accepted)
+    promised = accepted, accepted - len(answers.broken)
+    means = fmean(slowdowns), fmean(waits)
+    return RigidRow(scheduler, knows, *means, len(log.jobs), took, promised)
+
+
+def _told(jobs: Sequence[Job], scheduler: str, knows: str) -> Sequence[Job]:
+    """The jobs of which a scheduler is told otherwise: FLEX reads what they request as work."""
+    if scheduler in BACKFILLINGS or knows not in ("requested", PROMISES):
+        return ()
+    told = requesting(jobs)
+    return asking(told, np.random.default_rng(0)) if knows == PROMISES else told
 
 
 def row_of(path: Path, first: int | None, case: tuple[str, str]) -> RigidRow:
@@ -119,7 +145,7 @@ def table_of(rows: Sequence[RigidRow], *, is_published: bool) -> Table:
     table = Table(title=f"{rows[0].jobs} jobs", title_justify="left", box=SIMPLE_HEAD)
     for heading in ("scheduler", "knows run times"):
         table.add_column(heading)
-    for heading in ("slowdown", "published", "differs", "mean wait", "jobs/s"):
+    for heading in ("slowdown", "published", "differs", "mean wait", "jobs/s", "dates kept"):
         table.add_column(heading, justify="right")
     for row in rows:
         known = PUBLISHED.get((row.scheduler, row.knows)) if is_published else None
@@ -131,6 +157,7 @@ def table_of(rows: Sequence[RigidRow], *, is_published: bool) -> Table:
             "" if known is None else f"{row.slowdown / known - 1:+.1%}",
             f"{row.wait:,.0f} s",
             f"{row.jobs / row.seconds:,.0f}",
+            f"{row.promised[1]:,} of {row.promised[0]:,}" if row.promised[0] else "",
         )
     return table
 

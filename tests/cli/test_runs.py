@@ -261,6 +261,14 @@ def test_a_trace_becomes_a_workload(slotwise: Any, folder: Path) -> None:
     assert "is the trace 'swim.tsv' itself; name another file" in itself.stderr
 
 
+@pytest.mark.parametrize("words", ["swim FILE", "swf FILE", "openb PODS NODES"])
+def test_an_import_needs_a_file_to_write(words: str, slotwise: Any) -> None:
+    """One message names the option."""
+    refused = slotwise("trace", "import", *words.split())
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("slotwise: -o is missing; name the workload file to write")
+
+
 def test_the_version_is_printed(slotwise: Any) -> None:
     """`--version` prints name and version."""
     assert slotwise("--version").stdout == f"slotwise {__version__}\n"

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments.rigid import BOUND, CASES, PUBLISHED, RigidRow, app, simulated, table_of
+from experiments.rigid import (
+    BOUND,
+    CASES,
+    PROMISES,
+    PUBLISHED,
+    RigidRow,
+    app,
+    simulated,
+    table_of,
+)
 from slotwise.workload.swf import read_swf
 
 LOG = """\
@@ -38,6 +47,19 @@ def test_slowdowns_of_short_jobs_are_bounded(
     assert row.wait == pytest.approx(sum(waits) / 3)
     slowdowns = (1, (99 + 50) / 50, max(1.0, (waits[2] + 5) / BOUND))
     assert row.slowdown == pytest.approx(sum(slowdowns) / 3)
+
+
+def test_flex_with_promises_stands_beside_the_others(tmp_path: Path) -> None:
+    """A part of the jobs asks for dates; the table has how many are kept."""
+    path = tmp_path / "many.swf"
+    jobs = [f"{n} {9 * n} -1 20 2 -1 -1 2 30 -1 1 1 1 1 1 1 -1 -1\n" for n in range(1, 40)]
+    path.write_text("; MaxProcs: 4\n" + "".join(jobs))
+    row = simulated(read_swf(path), "flex", PROMISES)
+    promised, kept = row.promised
+    assert 0 < kept <= promised
+    assert list(table_of([row], is_published=False).columns[-1].cells) == [
+        f"{kept} of {promised}"
+    ]
 
 
 def test_the_command_compares_all_schedulers(log: Path) -> None:

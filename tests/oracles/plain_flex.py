@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from slotwise.core.costs import Costs
 from slotwise.core.objective import Steps
 from slotwise.core.tolerances import CLOSE
 from slotwise.policy import flex
@@ -21,7 +22,6 @@ from slotwise.policy.malleable import Malleable
 from slotwise.policy.search import solve
 from slotwise.policy.search.budget import Budget
 from slotwise.policy.search.solve import (
-    MAX_PROMISES,
     MalleableSolution,
     improve,
     in_order,
@@ -38,11 +38,24 @@ def share_plainly(allocator: Flex, claims: Claims) -> list[float]:
     problem = allocator.problem(claims)
     if not allocator.budget_seconds and problem.costs.are_lines:
         return grant(claims, contended_first(claims, problem.costs.slope.tolist()))
-    with (
-        patch.object(flex, "solve", solve_plainly),
-        patch.object(Promises, "_add_points", add_points),
-    ):
-        return allocator._begin(claims, problem)
+    costs = Costs([allocator._cost(claims, j) for j in range(len(claims))])
+    problem = replace(problem, costs=costs)
+    with patch.object(Promises, "_add_points", add_points):
+        return begin_plainly(allocator, claims, problem)
+
+
+def begin_plainly(allocator: Flex, claims: Claims, problem: Malleable) -> list[float]:
+    """`Flex._begin`, which reads the first interval from the whole schedule."""
+    seconds = allocator.budget_seconds
+    seconds = flex.BUDGET_SECONDS if seconds is None else seconds
+    steps = seconds / (flex.STEP_SECONDS * max(1, len(claims)))
+    solution = solve_plainly(problem, Budget(steps))
+    first = np.zeros(len(claims))
+    for j, pieces in enumerate(solution.packing):
+        if pieces and pieces[0][0] == 0:
+            first[j] = pieces[0][2]
+    order = np.argsort(solution.completion, kind="stable")
+    return grant(claims, order.tolist(), flex._within_limits(claims, problem, first))
 
 
 def solve_plainly(problem: Malleable, budget: Budget) -> MalleableSolution:
@@ -58,7 +71,7 @@ def solve_plainly(problem: Malleable, budget: Budget) -> MalleableSolution:
     found = [improve(start, value, search) for start in starts]
     order, _ = min(found, key=lambda one: one[1])
     due, bound = dates(order), -inf
-    if len(problem) > MAX_PROMISES:
+    if len(problem) > solve.MAX_PROMISES:
         return in_order(problem, order)
     if are_steps:
         choice = choose_steps(problem, due, budget)

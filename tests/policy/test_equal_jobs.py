@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +16,10 @@ from slotwise.core.events import JobArrived
 from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.state import State
+from slotwise.policy import flex
 from slotwise.policy.allocator import Claims, Group
 from slotwise.policy.flex import Flex
+from slotwise.policy.search import solve
 from tiers import examples
 
 INF = float("inf")
@@ -67,6 +70,22 @@ def test_the_slots_are_those_of_the_plain_form(
     """Each job of many equal ones gets exactly the slots that it gets in the plain form."""
     allocator = Flex(Objective(penalty), budget_seconds=budget)
     assert allocator.share(claims) == share_plainly(allocator, claims)
+
+
+@pytest.mark.parametrize("penalty", ["tardiness", "tardy", "sla"])
+@settings(max_examples=examples(20, slow=300))
+@given(
+    claims=equal_jobs(20), budget=st.sampled_from([None, None, 0.01]), is_whole=st.booleans()
+)
+def test_the_slots_of_very_many_jobs_are_those_of_the_plain_form(
+    penalty: str, claims: Claims, budget: float | None, is_whole: bool
+) -> None:
+    """The short cuts of thousands of jobs, taken for some."""
+    if is_whole:  # Each claim is the only one of its job, as a snapshot with columns says.
+        claims = replace(claims, job_weight=[job.weight for job, _ in claims.owner])
+    allocator = Flex(Objective(penalty), budget_seconds=budget)
+    with patch.object(flex, "MAX_PROMISES", 3), patch.object(solve, "MAX_PROMISES", 3):
+        assert allocator.share(claims) == share_plainly(allocator, claims)
 
 
 def test_many_jobs_with_deadlines_get_the_slots_of_the_plain_form() -> None:

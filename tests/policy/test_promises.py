@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import run_checked
+from experiments.unknown.experiment import Misinforming
 from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
@@ -66,6 +68,9 @@ def broken(log: Log) -> dict[str, str]:
 
 
 Runs = Callable[..., object]
+
+Pair = tuple[Job, Job]
+"""A job as it is stated, and as it is."""
 
 
 @pytest.mark.parametrize("name", ["fair", "flex", "flex-on-fair"])
@@ -125,6 +130,43 @@ def test_a_refusal_for_the_length_of_the_job_says_that(simulated: Runs) -> None:
     late = job("j", 1, 5.0, 50.0, promise=55.5)
     watch = simulated([*wrong, late], FOUR, simulation=Simulation(noise=1.0, seed=6))
     assert "as estimates have been wrong so far" in answers(watch.log)["j"].reason
+
+
+def stating(user: str, number: int, factor: float, arrival: float, **more: Any) -> Pair:
+    """A job of a user that states 10 s, and what it is: so many times as long."""
+    told = job(f"{user}{number}", 1, 10.0, arrival, user=user, program=user, **more)
+    return told, replace(told, phases=(replace(told.phases[0], tasks=Tasks(1, 10.0 * factor)),))
+
+
+def told_otherwise(pairs: Sequence[Pair]) -> dict[str, AcceptPromise | RefusePromise]:
+    """The answers to jobs of which the scheduler is told otherwise."""
+    true = [one for _, one in pairs]
+    backend = Misinforming(SimulatedBackend(FOUR, true), {told.id: told for told, _ in pairs})
+    return answers(run_checked(backend, true, FOUR, (), "fair").log)
+
+
+@pytest.mark.parametrize(("user", "is_promised"), [("honest", True), ("liar", False)])
+def test_promises_rely_on_what_the_same_user_has_stated(user: str, is_promised: bool) -> None:
+    """One user states a tenth of the truth, another one about the truth."""
+    factors = {"honest": (1.1, 0.9), "liar": (10.0, 8.0)}
+    pairs = [
+        stating(name, n, factors[name][n % 2], 50.0 * n + 20.0 * (name == "liar"))
+        for n in range(60)
+        for name in factors
+    ]
+    asks = stating(user, 60, 1.0, 4000.0, promise=4025.0)
+    assert isinstance(told_otherwise([*pairs, asks])[f"{user}60"], AcceptPromise) is is_promised
+
+
+@pytest.mark.parametrize("late", [0, 1, 3])
+def test_tasks_that_exceed_their_bounds_count_while_they_run(late: int) -> None:
+    """Of 50 phases one may; if more do, all users may be about to state too little."""
+    first = stating("ann", 0, 1.0, 0.0, promise=99.0)  # From then on all is kept.
+    usual = [first, *(stating("ann", n, (1.1, 0.9)[n % 2], 10.0 * n) for n in range(1, 110))]
+    liars = [stating(f"bob{n}", 0, 90.0, 1110.0) for n in range(late)]
+    asks = stating("ann", 110, 1.0, 1200.0, promise=1225.0)
+    found = told_otherwise([*usual, *liars, asks])["ann110"]
+    assert isinstance(found, AcceptPromise) is (late < 2)
 
 
 def test_a_job_moves_only_where_its_user_may_have_its_promise() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from service.test_telemetry import metrics_of, value
 from slotwise.cli.main import app
 from waiting import until
 
@@ -27,6 +28,11 @@ def submitted(url: str, *words: str) -> Any:
 def promised(server: Any, job: str) -> bool:
     """Whether a job has an open promise."""
     return "its end is promised" in str(server.get(f"/v1/jobs/{job}/explain"))
+
+
+def breaks(server: Any) -> float:
+    """How many promises a server has broken since its start."""
+    return value(metrics_of(server), "decisions_total", kind="breakpromise")
 
 
 def test_a_promise_survives_a_crash(
@@ -91,11 +97,12 @@ def test_a_promise_that_was_broken_is_not_broken_again_after_a_restart(
     assert submitted(server.url, "--id", "a", *words).exit_code == 0
     until(lambda: promised(server, "a"))
     server.post("/v1/jobs/a/hold")
-    until(lambda: "pools were changed" in str(server.get("/v1/jobs/a/explain")))
+    until(lambda: breaks(server) == 1)
     server.restart()
     server.post("/v1/jobs/a/release")
-    until(lambda: "lacks" in str(server.get("/v1/jobs/a/explain")))
+    until(lambda: "waits" in str(server.get("/v1/jobs/a/explain")))
     assert "promised" not in str(server.get("/v1/jobs/a/explain"))
+    assert breaks(server) == 0
     for job in ("block", "a"):
         server.post(f"/v1/jobs/{job}/cancel")
 

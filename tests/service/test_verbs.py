@@ -253,5 +253,13 @@ def test_what_if_shows_both_courses(slotwise: Shell) -> None:
         assert client.what_if(["sleep", "5"]).jobs[0].before is None
         assert client.what_if(Job("j", (Phase("p", Tasks(1, 5.0)),))).jobs[0].job == "j"
         client.job("long").cancel()
+    for option, value, message in (
+        ("--slots-max", "held=4", "pools: 'held' has the jobs on hold"),
+        ("--host", "h9:0", "hosts: 'h9' has no slots; give it at least 1"),
+        ("--host", f"h9:{10**20}", "give it at most 10000000"),
+        ("--scheduler", "easy", "cannot be replaced by easy"),
+    ):
+        wrong = slotwise("what-if", option, value)
+        assert (wrong.exit_code, message in wrong.stderr) == (2, True), wrong.stderr
     wrong = slotwise("what-if", "--weight", "default")
     assert (wrong.exit_code, "expected NAME=VALUE" in wrong.stderr) == (2, True)

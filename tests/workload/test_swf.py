@@ -172,7 +172,7 @@ def test_an_invalid_log_is_refused(tmp_path: Path, text: str, message: str) -> N
         ({"nodes": 0}, "nodes is 0; give a number, at least 1"),
         ({"nodes": 17}, "line 6: 17 nodes for 16 processors; give at most 16 nodes"),
         ({"processors": 0}, "processors is 0; give a number, at least 1"),
-        ({"first": 0}, "first is 0; give a number, at least 1"),
+        ({"first": 0}, "first is 0; give a number of jobs, at least 1"),
     ],
 )
 def test_an_invalid_option_is_refused(

@@ -620,7 +620,7 @@ class Learned:
 
     def _enter(self, phase: Measured, value: float) -> None:
         """Add a phase to the sums, and what it shows of the phases of its job."""
-        if phase.is_stated:
+        if phase.is_stated and self._knows_enough:
             phase.enter(value, self._exceeded, -bound_of(self._error_of(phase)))
         if phase.job is not None:
             self._enter_in_job(phase, phase.job, value)

@@ -46,8 +46,8 @@ from slotwise.core.pool_state import PoolState, path_to
 from slotwise.core.tolerances import CLOSE, ROUNDING
 
 CONFIDENCE = 0.95
-"""The part of cases in which running tasks hold at most the slots that are assumed. With `SURE`,
-which is that of the work of a promised job, it keeps 95 % of the promises."""
+"""The part of cases in which running tasks hold at most the slots that are assumed. The work of
+a promised job is taken at `SURE`: together they keep 95 % of the promises."""
 
 STANDARD = NormalDist()
 
@@ -495,9 +495,10 @@ class OpenPromises:
 
     def comes_first(self, phase: PhaseState) -> bool:
         """Whether a phase is guaranteed slots by a promise that is due, and lacks some."""
-        promise = self.open.get(phase.id.job)
+        if not self.open or (promise := self.open.get(phase.id.job)) is None:
+            return False
         held = phase.running - phase.slots_on_lost_hosts
-        return promise is not None and held < promise.guaranteed.get(phase.id.phase, 0)
+        return held < promise.guaranteed.get(phase.id.phase, 0)
 
     def _launched(self, phase: PhaseState) -> None:
         """A task is launched; for a min share, also if that leaves too few slots."""

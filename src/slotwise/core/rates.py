@@ -96,6 +96,8 @@ class Rates:
 
     def job(self, job: Job, program: str, sizes: Mapping[str, Sizes]) -> Job:
         """The job of a program with learned work and memory of its tasks, where known."""
+        if not self.by_phase and not self.memory:
+            return job
         phases = [self._phase(phase, program, sizes.get(phase.name)) for phase in job.phases]
         return replace(job, phases=tuple(phases))
 

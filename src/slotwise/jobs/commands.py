@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 from zlib import crc32
 
 from slotwise import task as running
@@ -113,6 +113,7 @@ class CommandRunner:
     env: Mapping[str, str]
     no_retry: frozenset[int] = frozenset()
     first: int = 0
+    is_plain: ClassVar[bool] = True  # Its pickle needs no code that a worker has not.
 
     def __call__(self, task: int, attempt: int, files: tuple[str, str] | None) -> None:
         """Run the command to its end. Raises SlotwiseError unless it exits with 0.

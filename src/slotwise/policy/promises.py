@@ -51,7 +51,7 @@ INSTANTS = 128
 """About the most instants at which running tasks may end that an answer looks at."""
 
 EXCEEDED_ONCE = 50
-"""Of so many phases one may exceed the bound on its error by more than is assumed."""
+"""Of this number of phases one may exceed the bound on its error by more than is assumed."""
 
 CANDIDATES = 24
 """The most numbers of slots that are tried for a reservation."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import groupby
 from math import inf
 from pathlib import Path as FilePath
@@ -123,7 +125,22 @@ def read_job(
     pool = job.get("pool", "default")
     pools = [{"name": pool}] if isinstance(pool, str) and pool and pool != "default" else []
     data = {"slotwise": 1, "cluster": {"slots": slots}, "pools": pools, "jobs": [job]}
-    return _validated(data, Lines(""), folder or FilePath(), _now(now)).jobs[0]
+    lines, clock = Lines(""), _now(now)
+    if not isinstance(pool, str) or not PLAIN_NAME.fullmatch(pool):
+        return _validated(data, lines, folder or FilePath(), clock).jobs[0]
+    # The same without the parts that do not depend on the job: a service reads each job so.
+    entry = _entry(data, lines, clock)
+    objective = build_objective(entry.objective)
+    return _built(("jobs", 0), entry.jobs[0], lines, _of_slots(slots), 0, objective)
+
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+"""A name of a pool that needs no check."""
+
+
+@lru_cache(8)
+def _of_slots(slots: int) -> Cluster | None:
+    return _cluster(ClusterEntry(slots=slots))
 
 
 def read_sharing(
@@ -208,13 +225,18 @@ def _validated(
 ) -> Workload:
     if "start" in data:
         clock = _stated_clock(data["start"], lines)
+    return build(_entry(data, lines, clock), data, lines, folder)
+
+
+def _entry(data: dict[str, Any], lines: Lines, clock: Clock | None) -> WorkloadEntry:
+    """The entries of a file, checked one by one and together. InputError."""
     try:
         entry = WorkloadEntry.model_validate(data, context={"clock": clock})
     except ValidationError as error:
         raise InputError(complaint(error, data, lines)) from error
     for where, what in _cross_faults(entry):
         raise InputError(f"{place(where, lines)}: {what}")
-    return build(entry, data, lines, folder)
+    return entry
 
 
 def _stated_clock(start: object, lines: Lines) -> Clock:
@@ -333,17 +355,7 @@ def build(
     for number, job in enumerate(entry.jobs):
         where: Path = ("jobs", number)
         _at((*where, "pool"), lines, lambda job=job: pools.check_holds_jobs(job.pool))
-        phases = tuple(
-            _at((*where, "phases", at), lines, lambda one=one: _phase(one, served, block_bytes))
-            for at, one in enumerate(job.phases or ())
-            if isinstance(one, PhaseEntry)
-        )
-        made = _at(where, lines, lambda job=job, phases=phases: _job(job, phases, served))
-        jobs.append(made)
-        stated = made if isinstance(made, Job) else _stated(job)
-        # A missing deadline or step is reported at the penalty of the job, if it has one.
-        blamed = where if job.penalty is None else (*where, "penalty")
-        _at(blamed, lines, lambda stated=stated: objective.check([stated]))
+        jobs.append(_built(where, job, lines, served, block_bytes, objective))
     if cluster is not None and changes:
         known, given = with_kinds(cluster, changes), [j for j in jobs if isinstance(j, Job)]
         where = ("cluster", "changes")
@@ -363,6 +375,28 @@ def build(
             changes=tuple(changes),
             pool_changes=tuple(pool_changes),
         )
+
+
+def _built(
+    where: Path,
+    job: JobEntry,
+    lines: Lines,
+    cluster: Cluster | None,
+    block_bytes: int,
+    objective: Objective,
+) -> Job | Described:
+    """The job of an entry at a place. InputError with that."""
+    phases = tuple(
+        _at((*where, "phases", at), lines, lambda one=one: _phase(one, cluster, block_bytes))
+        for at, one in enumerate(job.phases or ())
+        if isinstance(one, PhaseEntry)
+    )
+    made: Job | Described = _at(where, lines, lambda: _job(job, phases, cluster))
+    stated = made if isinstance(made, Job) else _stated(job)
+    # A missing deadline or step is reported at the penalty of the job, if it has one.
+    blamed = where if job.penalty is None else (*where, "penalty")
+    _at(blamed, lines, lambda: objective.check([stated]))
+    return made
 
 
 def _at(where: Path, lines: Lines, make: Any) -> Any:

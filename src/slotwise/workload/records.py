@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @contextmanager
 def opened(path: Path, what: str, **options: Any) -> Iterator[TextIO]:
-    """Open a text file, which should be `what`. InputError if it cannot be read."""
+    """Open a file of text, which should be `what`. InputError if it cannot be read."""
     try:
         with TextIOWrapper(open_to_read(path), encoding="utf-8-sig", **options) as stream:
             yield stream

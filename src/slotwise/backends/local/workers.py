@@ -126,7 +126,7 @@ class Workers(ABC):
         try:
             if self._paths.get(key) != sys.path:
                 self.forget(key)
-                sent, path = of_user(sent_by_value, runner), list(sys.path)
+                sent, path = _sent(runner), list(sys.path)
                 # With the path, the worker can import the same modules as this process.
                 self.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
@@ -269,6 +269,13 @@ def of_user(function: Callable[..., T], argument: object) -> T:
         raise
     except BaseException as error:
         raise UserCodeError(summary(error)) from None
+
+
+def _sent(runner: Callable[..., object]) -> bytes:
+    """The pickle of a runner. UserCodeError if code of a user that it has refuses that."""
+    if getattr(runner, "is_plain", False):
+        return pickle.dumps(runner, protocol=5)
+    return of_user(sent_by_value, runner)
 
 
 def pickled_task(value: tuple[str, tuple[object, ...]]) -> bytes:

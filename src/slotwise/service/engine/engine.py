@@ -197,14 +197,14 @@ class Engine:
 
     def _job_begins(self, job: str, at: float) -> None:
         self._begun.add(job)
-        self.store.begin(job, at)
+        self.store.begin(job, at, may_wait=True)
         self.hub.publish(of_job(job), "begun")
         if (record := self.record_of(job)) is not None and record.begun is None:
             self.counts.begins(record.pool, at - record.submitted)
         live = self._live.get(job)
         if live is not None and live[0].client:
             begun = frame({"job": job, "state": "running"})
-            self.hub.publish(of_client(live[0].client), begun)
+            self.hub.publish(of_client(live[0].client), begun, may_wait=True)
 
     def _task_over(self, event: TaskFinished | TaskFailed | TaskKilled, at: float) -> None:
         """Store the end of an attempt of a command; those of calls are stored by themselves."""
@@ -218,9 +218,11 @@ class Engine:
         elif isinstance(event, TaskKilled):
             state = "stopped"
         code = self._code(job, state, event.task)
-        self.store.end_task(
-            StoredTask(job, event.task, state, event.attempt, code, begun, at, reason, phase)
-        )
+        done = StoredTask(job, event.task, state, event.attempt, code, begun, at, reason, phase)
+        record = self.record_of(job)
+        # The end of the only task is followed by that of its job.
+        is_only = record is not None and record.tasks == 1
+        self.store.end_task(done, may_wait=is_only)
         self.hub.publish(of_job(job), "task")
 
     def _over(self, record: StoredJob, future: Future[Any]) -> None:
@@ -251,14 +253,15 @@ class Engine:
         code = self._code(record.id, state)
         self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
+        ended = replace(record, state=state, reason=reason, result=result)
 
-        def notify() -> None:
+        def notify(is_first: bool) -> None:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
             self.quota.free(record.user, [record.id])
             self.counts.jobs[record.pool, state] += 1
             with suppress(Exception):  # It is sent again when the client asks.
-                self.notify(self.store.job(record.id))
+                self.notify(ended if is_first else self.store.job(record.id))
 
         end = partial(self.store.end, record.id, state, at, reason, code, result)
         insist(end, notify)

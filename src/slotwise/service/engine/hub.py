@@ -11,6 +11,9 @@ from typing import Any
 PENDING_BYTES_MAX = 64 << 20
 """Bytes of news that a request has not taken, after which it gets no more."""
 
+SOON_SECONDS = 0.02
+"""How long news that can wait do so for others, with which they are sent."""
+
 _CLIENT = "client "
 
 
@@ -22,12 +25,12 @@ class HubListener:
         self._loop = asyncio.get_running_loop()
         self._news: deque[Any] = deque()
         self._arrived = asyncio.Event()
-        self._is_called = False
+        self._is_called = self._is_soon = False
         self._bytes = 0
         self.is_overrun = False
 
-    def put(self, item: Any) -> None:
-        """Add an item, from any thread.
+    def put(self, item: Any, *, may_wait: bool = False) -> None:
+        """Add an item, from any thread. One that `may_wait` is taken with the next, or soon.
 
         A listener that is too slow is overrun: it gets no more.
         The results are in the store, so its client asks for them when it connects again.
@@ -37,17 +40,28 @@ class HubListener:
         if not self.is_overrun:
             self._news.append(item)
             self._bytes += len(item) if isinstance(item, bytes) else 0
-        if not self._is_called:  # One wake-up of the event loop serves many items.
+        if self._is_called:  # One wake-up of the event loop serves many items.
+            return
+        if not may_wait:
             self._is_called = True
             self._loop.call_soon_threadsafe(self._arrived.set)
+        elif not self._is_soon:
+            self._is_soon = True
+            self._loop.call_soon_threadsafe(self._loop.call_later, SOON_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._is_soon = False
+        if self._news:
+            self._arrived.set()
 
     async def take(self, seconds: float) -> list[Any]:
         """The items that have come; none after this time without any."""
         if not self._news:
+            timer = self._loop.call_later(seconds, self._arrived.set)
             try:
-                await asyncio.wait_for(self._arrived.wait(), seconds)
-            except TimeoutError:
-                return []
+                await self._arrived.wait()
+            finally:
+                timer.cancel()
         self._arrived.clear()
         self._is_called = False  # Before taking, so that later items call again.
         self._bytes = 0  # What comes meanwhile is counted too low by that much, once.
@@ -90,13 +104,13 @@ class Hub:
                 one.removeprefix(_CLIENT) for one in self._listeners if one.startswith(_CLIENT)
             ]
 
-    def publish(self, topic: str, item: Any) -> None:
+    def publish(self, topic: str, item: Any, *, may_wait: bool = False) -> None:
         """Pass an item to the listeners of a topic. Costs little if there are none."""
         if topic not in self._listeners:
             return
         with self._lock:
             for listener in self._listeners.get(topic, ()):
-                listener.put(item)
+                listener.put(item, may_wait=may_wait)
 
 
 def of_job(job: str) -> str:

@@ -300,7 +300,7 @@ class Streams:
         news = {"stream": key, "number": number, "state": state, "reason": reason}
         message = frame({**news, "printed": printed}, () if packed is None else (packed,))
 
-        def notify() -> None:
+        def notify(_: bool) -> None:
             self._hub.publish(of_client(stream.client), message)
             stream.futures.pop(number, None)  # Only now: its result can be read.
             if stream.is_over:
@@ -317,7 +317,7 @@ class Streams:
         if state == "running":
             self._begins.begin((stream.record.id, number))
         news = {"stream": plain_name(stream.key), "number": number, "state": state}
-        self._hub.publish(of_client(stream.client), frame(news))
+        self._hub.publish(of_client(stream.client), frame(news), may_wait=True)
 
 
 def _ending(future: Future[Any]) -> tuple[str, bytes | None, str, str]:

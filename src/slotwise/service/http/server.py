@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -573,7 +574,12 @@ def _folder(body: Mapping[str, Any], usual: str) -> str:
 
 
 def _environ(body: Mapping[str, Any]) -> dict[str, str]:
-    found = _of(body, "environ", dict, {})
+    found: dict[str, Any] = _of(body, "environ", dict, {})
+    names = "".join(found)
+    with suppress(TypeError):  # A value is no string.
+        values = "".join(found.values())
+        if "" not in found and "=" not in names and _is_of_system(names + values):
+            return found
     for name, value in found.items():
         if not (
             isinstance(value, str) and name and "=" not in name and _is_of_system(name + value)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TypeVar
 
 from slotwise.service.store.schema import StoreError
+
+T = TypeVar("T")
 
 RETRY_SECONDS = 1.0
 """Seconds until a change that could not be stored is tried again."""
@@ -16,17 +18,17 @@ AGAIN = ("full", "locked")
 """The kinds of errors of the store that may pass."""
 
 
-def insist(change: Callable[[], Future[Any]], then: Callable[[], None]) -> None:
-    """Store a change, as often as it takes, then call `then` in a thread of the store.
+def insist(change: Callable[[], Future[T]], then: Callable[[T], None]) -> None:
+    """Store a change, as often as it takes, then pass on its result in a thread of the store.
 
     It is tried again after a `StoreError`, until the store is closed. What the server was about
     to report is thus reported only when it is durable.
     """
 
-    def done(stored: Future[Any]) -> None:
+    def done(stored: Future[T]) -> None:
         error = stored.exception()
         if error is None:
-            then()
+            then(stored.result())
         elif isinstance(error, StoreError) and error.kind in AGAIN:
             timer = threading.Timer(RETRY_SECONDS, insist, (change, then))
             timer.daemon = True

@@ -206,9 +206,9 @@ class Store:
         """Note that no more calls follow in a stream."""
         return self._set(job, "NOT closed", {"closed": True})
 
-    def begin(self, job: str, at: float) -> Future[bool]:
-        """Note when the first task of a job began."""
-        return self._set(job, "begun IS NULL", {"begun": at})
+    def begin(self, job: str, at: float, *, may_wait: bool = False) -> Future[bool]:
+        """Note when the first task of a job began. If that `may_wait`, as in `begin_calls`."""
+        return self._set(job, "begun IS NULL", {"begun": at}, may_wait=may_wait)
 
     def change(self, job: str, **values: Any) -> Future[bool]:
         """Set fields of an open job."""
@@ -228,7 +228,7 @@ class Store:
         values = {"state": state, "ended": at, "reason": reason, "code": code, "result": result}
         return self._set(job, "state = 'open'", values)
 
-    def end_task(self, task: StoredTask) -> Future[bool]:
+    def end_task(self, task: StoredTask, *, may_wait: bool = False) -> Future[bool]:
         """Note the end of an attempt of a task, in place of an earlier one.
 
         Once the task is done, later ends do nothing. Attempts may be numbered from the start
@@ -238,7 +238,7 @@ class Store:
         def action(work: StoreWork) -> bool:
             return work.insert(task, work.number_of(task.job))
 
-        return self._writer.do(action)
+        return self._writer.do(action, may_wait=may_wait)
 
     def end_call(
         self,
@@ -362,7 +362,9 @@ class Store:
             removed += ids
         return removed
 
-    def _set(self, job: str, condition: str, values: Mapping[str, Any]) -> Future[bool]:
+    def _set(
+        self, job: str, condition: str, values: Mapping[str, Any], *, may_wait: bool = False
+    ) -> Future[bool]:
         """Set columns of a job for which a condition holds; whether it does."""
 
         def action(work: StoreWork) -> bool:
@@ -375,7 +377,7 @@ class Store:
             work.execute(f"UPDATE jobs SET {columns} WHERE number = ?", *row, number)
             return True
 
-        return self._writer.do(action)
+        return self._writer.do(action, may_wait=may_wait)
 
     @property
     def commits(self) -> tuple[int, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -25,7 +26,7 @@ from slotwise.service.store.schema import StoreError, store_error
 
 T = TypeVar("T")
 
-SOON_SECONDS = 0.01
+SOON_SECONDS = 0.02
 """How long a change that may wait does so for another one, which takes a commit anyway."""
 
 
@@ -34,7 +35,6 @@ class StoreChange(NamedTuple):
 
     action: Callable[[StoreWork], Any]
     done: Future[Any]
-    may_wait: bool = False
 
 
 class StoreWork:
@@ -115,7 +115,10 @@ class StoreWriter:
 
     def __init__(self, database: sqlite3.Connection, path: Path, blobs: Blobs) -> None:
         self._database, self._path, self._blobs = database, path, blobs
-        self._queue: SimpleQueue[StoreChange | None] = SimpleQueue()
+        self._changes: deque[StoreChange] = deque()
+        # Says that there are changes, or, by False, some that may wait; None: it is closed.
+        self._calls: SimpleQueue[bool | None] = SimpleQueue()
+        self._looks = False  # Whether the thread looks for what may wait by itself.
         self.commits = 0, 0.0  # The number of transactions, and their seconds.
         self._closing, self._is_closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name="slotwise-store", daemon=True)
@@ -124,13 +127,17 @@ class StoreWriter:
     def do(self, action: Callable[[StoreWork], T], *, may_wait: bool = False) -> Future[T]:
         """Run an action in the next transaction; a future with what it returns.
 
-        One that `may_wait` takes no transaction of its own unless no other change comes soon.
+        One that `may_wait` does not even wake the thread: it is done with the next change, or
+        soon.
         """
         done = Future[T]()
         done.set_running_or_notify_cancel()  # It cannot be cancelled.
         with self._closing:
             if not self._is_closed:
-                self._queue.put(StoreChange(action, done, may_wait))
+                self._changes.append(StoreChange(action, done))
+                if not (may_wait and self._looks):
+                    self._looks = True
+                    self._calls.put(not may_wait)
                 return done
         done.set_exception(StoreError("closed", f"{self._path} is closed"))
         return done
@@ -140,20 +147,29 @@ class StoreWriter:
         with self._closing:
             if not self._is_closed:
                 self._is_closed = True
-                self._queue.put(None)
+                self._calls.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        while (change := self._queue.get()) is not None:
-            group: list[StoreChange] = []
-            with suppress(Empty):
-                while change is not None:
-                    group.append(change)
-                    waits = all(one.may_wait for one in group)
-                    change = self._queue.get(waits, SOON_SECONDS)
-            self._commit(group)
-            if change is None:
-                return
+        is_over = False
+        while not is_over:
+            group, is_over = self._next()
+            if group:
+                self._commit(group)
+
+    def _next(self) -> tuple[list[StoreChange], bool]:
+        """The changes of the next transaction, and whether the store is closed after it."""
+        calls: list[bool | None] = []
+        with suppress(Empty):
+            calls.append(self._calls.get(timeout=SOON_SECONDS if self._looks else None))
+            while True:
+                calls.append(self._calls.get_nowait())
+        if calls and not any(calls) and None not in calls:
+            return [], False  # It only looks soon.
+        with self._closing:
+            group = [self._changes.popleft() for _ in range(len(self._changes))]
+            self._looks = bool(group)
+        return group, None in calls
 
     def _commit(self, group: Sequence[StoreChange]) -> None:
         try:

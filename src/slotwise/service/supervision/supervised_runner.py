@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 from slotwise import task as running
 from slotwise.backends.attempt_logs import STREAMS
@@ -53,6 +53,7 @@ class SupervisedRunner:
     run: int
     output_max: int
     account: Account | None = None
+    is_plain: ClassVar[bool] = True
 
     def __call__(
         self,
