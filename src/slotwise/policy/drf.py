@@ -265,6 +265,7 @@ class _Tree:
         key = self._key(node, base)
         if (kept := _KEPT.get(key)) is not None:  # Other threads may clear it.
             node.line, self.stop[rows] = kept
+            node.seen = None  # It belongs to another line.
             return node.line
         begun, left = base, node.limits.copy()
         while True:
