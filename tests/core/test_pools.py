@@ -145,6 +145,18 @@ def test_hosts_that_can_never_serve_are_refused() -> None:
         )
 
 
+def test_a_request_that_only_other_hosts_hold_is_refused_with_the_hosts_it_may_have() -> None:
+    """Another host has the memory, so the message says which hosts count."""
+    phase = Phase("p", Tasks(1, 1.0), hosts="a", resources={"memory": 8})
+    hosts = [
+        Host(name, {"task": 1}, resources={"memory": n}) for name, n in (("a", 4), ("b", 9))
+    ]
+    with pytest.raises(
+        InputError, match=r"^job 'x', phase 'p', which runs only on a: each task"
+    ):
+        simulate(Workload((Job("x", (phase,)),), Cluster(tuple(hosts))))
+
+
 def test_slots_go_down_the_tree(simulated: Simulate) -> None:
     """Twelve slots: a and b halve them, a's two pools share a's by 1 to 2."""
     pools = [Pool("a"), Pool("b"), Pool("a1", parent="a"), Pool("a2", 2.0, parent="a")]

@@ -14,6 +14,7 @@ from oracles.dominant import by_dominant_filling, by_small_steps, needing, used
 from oracles.pools import INF, inside, pooled, trees
 from slotwise.core.pools import ShareKey
 from slotwise.core.resources import Resources
+from slotwise.policy import drf
 from slotwise.policy.allocator import Allocator, Claims, Group
 from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.drf import share_by_dominant
@@ -233,6 +234,17 @@ def test_trees_agree_with_small_steps(problem: Claims) -> None:
     """The shares are those of hierarchical DRF with tasks of a small part of a slot."""
     expected = by_small_steps(problem, 0.02)
     assert Fair().share(problem) == pytest.approx(expected, abs=0.3)
+
+
+@settings(max_examples=examples(100, slow=1000))
+@given(mixed())
+def test_kept_lines_change_no_share(problem: Claims) -> None:
+    """With none, with those of the same call, and with those of an earlier one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drf, "_KEPT", {})
+        kept = [Fair().share(problem) for _ in range(2)]
+        patch.setattr(drf, "CLAIMS_KEPT", 0)
+        assert kept == [Fair().share(problem)] * 2
 
 
 def check_limits_and_use(problem: Claims) -> None:

@@ -346,7 +346,7 @@ class PhaseState(ShareNode):
     @property
     def overdue(self) -> int:
         """The number of its pools that are overdue."""
-        return sum(share.is_overdue for share in self._excusers)
+        return sum(share.is_overdue for share in self._excusers) if self._excusers else 0
 
     def attempts(self) -> Iterable[tuple[float, Launch]]:
         """The start and launch of each running attempt, without those asked to stop."""

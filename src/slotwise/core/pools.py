@@ -544,18 +544,20 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
     """
     for phase in job.phases:
         if phase.unit > 1 or phase.needs or phase.hosts:
-            request = phase.slots, phase.needs
+            request, where = (phase.slots, phase.needs), ""
             try:
                 served, joining = cluster, later
                 if phase.hosts:
                     served, joining = _on_hosts_of(phase, cluster, later)
+                    where = f", which runs only on {', '.join(sorted(phase.hosts))}"
                 served.check_task(phase.kind, *request)
                 if phase.gang:
                     _with(served, joining).check_gang(phase.kind, phase.tasks.count, *request)
                 if job.pool in pools:
                     _check_share(job, phase, pools)
             except InputError as error:
-                raise InputError(f"job {job.id!r}, phase {phase.name!r}: {error}") from None
+                what = f"job {job.id!r}, phase {phase.name!r}{where}"
+                raise InputError(f"{what}: {error}") from None
 
 
 def check_open(job: Job, pools: PoolTree, user: str | None = None, when: str = "") -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from heapq import heappop
 from math import inf
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from slotwise.core.changes import Changes
 from slotwise.core.cluster import Cluster
@@ -31,6 +31,18 @@ from slotwise.core.turns import LaunchOrder, turns_of
 from slotwise.core.unbegun import Unbegun, UnbegunColumns
 
 _RESERVED = attrgetter("reserved.by_host")  # of shares
+
+
+class TaskOnHost(NamedTuple):
+    """A task that runs: since when, until when by its estimate, and what it holds."""
+
+    started: float
+    ends: float
+    kind: str
+    slots: int
+    needs: Resources
+    phase: PhaseState
+    task: int
 
 
 class Snapshot:
@@ -235,14 +247,19 @@ class Snapshot:
         """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares.of[slot_kind].pools()
 
-    def tasks_on(self, host: str) -> Sequence[tuple[PhaseState, int, float, float]]:
-        """The tasks that run on a host with resources: phase, number, start, estimated end."""
-        found = []
-        for (_, task), holder in self._hosts.spare.tasks(host):
-            assert isinstance(holder, PhaseState)
-            _, started, speed = holder.launches[task]
-            found.append((holder, task, started, started + holder.work.expected(task) / speed))
-        return found
+    def tasks_on(self, host: str) -> Sequence[TaskOnHost]:
+        """The tasks that run on a host with resources. They are read once until others do."""
+        spare = self._hosts.spare
+        if host not in spare.read:
+            spare.read[host] = found = []
+            for (_, task), phase in spare.tasks(host):
+                assert isinstance(phase, PhaseState)
+                launch, started, speed = phase.launches[task]
+                ends = started + phase.work.expected(task) / speed
+                held = phase.slot_kind, phase.width, phase.held(launch)
+                found.append(TaskOnHost(started, ends, *held, phase, task))
+        known: Sequence[TaskOnHost] = spare.read[host]
+        return known
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that is not over, in its order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from slotwise.core.cluster import Host
 from slotwise.core.decisions import Launch
@@ -41,6 +41,7 @@ class Spare:
         self._amounts: dict[str, dict[str, int]] = {}
         self._devices: dict[str, list[int]] = {}
         self._tasks: dict[str, dict[tuple[int, int], ResourceHolder]] = {}
+        self.read: dict[str, Any] = {}  # of the tasks on a host, until others run there
         self._changed: list[str] = []  # hosts, in the order in which their amounts changed
         self._known: dict[Resources, tuple[int, set[str]]] = {}
         for host in hosts:
@@ -58,6 +59,7 @@ class Spare:
         """Remove a host."""
         if self._amounts.pop(host, None) is not None:
             del self._devices[host], self._tasks[host]
+            self.read.pop(host, None)
             self._note(host)
 
     def holds(self, host: str, request: Resources) -> bool:
@@ -135,6 +137,7 @@ class Spare:
         host = launch.host
         if host in self._tasks:
             self._tasks[host][phase.order, launch.task] = phase
+            self.read.pop(host, None)
         if launch.memory or phase.stated.pairs:
             self._add(launch, phase.held(launch), -1)
             assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
@@ -144,6 +147,7 @@ class Spare:
         """Return what a task had of its host."""
         if launch.host in self._tasks:
             self._tasks[launch.host].pop((phase.order, launch.task), None)
+            self.read.pop(launch.host, None)
             if launch.memory or phase.stated.pairs:
                 self._add(launch, phase.held(launch), 1)
 

@@ -263,8 +263,9 @@ class _Tree:
             assert node.line is not None
             return node.line
         key = self._key(node, base)
-        if key in _KEPT:
-            node.line, self.stop[rows] = _KEPT[key]
+        if (kept := _KEPT.get(key)) is not None:  # Other threads may clear it.
+            node.line, self.stop[rows] = kept
+            node.seen = None  # It belongs to another line.
             return node.line
         begun, left = base, node.limits.copy()
         while True:

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import NamedTuple
 
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.resources import GPU, NOTHING, Resources
-from slotwise.core.snapshot import Snapshot
+from slotwise.core.snapshot import Snapshot, TaskOnHost
 from slotwise.policy.assignment.free_slots import reserved_for
 
 LOOK_AT_HOSTS = 16
@@ -23,7 +22,6 @@ class FirstFit:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._running: dict[str, list[_Running]] = {}
 
     def host(self, phase: PhaseState, can_use: Callable[[str], bool]) -> str | None:
         """The usable host where a task fits first by the estimated ends of the tasks there.
@@ -44,7 +42,7 @@ class FirstFit:
             running = sorted(self._on(host), key=_ENDS)
             last = self._enough(phase, host, running)
             if last is not None:
-                ends = running[last - 1].ends if last else snapshot.now
+                ends = max(snapshot.now, running[last - 1].ends) if last else snapshot.now
                 found.append((ends, position[host], host))
         return min(found)[2] if found else None
 
@@ -69,7 +67,9 @@ class FirstFit:
             amounts[GPU] = 0  # It is not known which devices will be free together.
         return max(0, slots), Resources({name: max(0, n) for name, n in amounts.items()})
 
-    def _enough(self, phase: PhaseState, host: str, running: Sequence[_Running]) -> int | None:
+    def _enough(
+        self, phase: PhaseState, host: str, running: Sequence[TaskOnHost]
+    ) -> int | None:
         """How many of these tasks on a host must end, in order, until a task fits there.
 
         None if it does not fit even then.
@@ -90,31 +90,16 @@ class FirstFit:
                     return count
         return None
 
-    def _on(self, host: str) -> list[_Running]:
-        """The tasks that run on a host with resources."""
-        if host not in self._running:
+    def _on(self, host: str) -> Sequence[TaskOnHost]:
+        """The tasks that run on a host with resources; those that stop may end at once."""
+        tasks = self._snapshot.tasks_on(host)
+        if any(one.phase.stopping for one in tasks):
             now = self._snapshot.now
-            self._running[host] = [
-                _Running(
-                    started,
-                    now if ends < now or task in phase.stopping else ends,
-                    phase.slot_kind,
-                    phase.width,
-                    phase.held(phase.launches[task][0]),
-                )
-                for phase, task, started, ends in self._snapshot.tasks_on(host)
+            return [
+                one._replace(ends=now) if one.task in one.phase.stopping else one
+                for one in tasks
             ]
-        return self._running[host]
+        return tasks
 
 
-class _Running(NamedTuple):
-    """A task that runs: since when, until when it is estimated to, and what it holds."""
-
-    started: float
-    ends: float
-    kind: str
-    slots: int
-    needs: Resources
-
-
-_STARTED, _ENDS = itemgetter(0), itemgetter(1)  # of a `_Running`
+_STARTED, _ENDS = itemgetter(0), itemgetter(1)  # of a `TaskOnHost`

@@ -68,8 +68,9 @@ class WideTaskReservations:
             if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
         ]
         promises = snapshot.promises
+        self._due_at = {p.id: self._due(p) for p in self._wide if p.pending}
         found = [
-            (not promises.comes_first(p), -p.overdue, self._due(p), p.order, p)
+            (not promises.comes_first(p), -p.overdue, self._due_at[p.id], p.order, p)
             for p in self._wide
             if p.pending
         ]
@@ -264,11 +265,15 @@ class WideTaskReservations:
     def _defer(self, phases: Iterable[PhaseState]) -> list[Defer]:
         now, decisions = self._snapshot.now, []
         for phase in phases:
-            due, until = self._due(phase), phase.deferred_until
+            if not phase.pending:
+                continue
+            due, until = self._due_at.get(phase.id), phase.deferred_until
+            if due is None:
+                due = self._due(phase)
             since = now if phase.deferred_since is None else phase.deferred_since
             if due == inf and (near_after := self._near_after(phase)):
                 due = since + near_after  # It may use slots that nobody else does.
-            if not phase.pending or due == inf:
+            if due == inf:
                 continue
             host = None
             if due <= now and _keeps_one(phase) and not self._kept(phase):
@@ -486,7 +491,7 @@ def _first_that_hold(
 
 def _keeps_one(phase: PhaseState) -> bool:
     """Whether it keeps one host: it needs more than slots there, or runs only on some hosts."""
-    return (bool(phase.needs) or phase.unit == 1) and not phase.is_gang
+    return (phase.unit == 1 or bool(phase.needs)) and not phase.is_gang
 
 
 def _lacks(phase: PhaseState) -> float:
