@@ -6,10 +6,19 @@ import json
 import random
 from math import inf
 
+import numpy as np
 import pytest
 
 from slotwise.forecast.calibration import ENOUGH, Calibration, Issued
 from slotwise.forecast.eta import Range
+
+
+def corrected(
+    calibration: Calibration, raw: Range, name: str = "many", least: float = 0.0
+) -> Range:
+    """One range."""
+    row = np.array([[raw.low, raw.median, raw.high]])
+    return Range(*calibration.correct(row, [name], least)[0].tolist())
 
 
 def coverage(
@@ -20,7 +29,7 @@ def coverage(
     for _ in range(count):
         scale = rng.uniform(50, 5000)
         raw = Range(scale * 0.8, scale, scale * 1.3)
-        given = calibration.correct(raw, name)
+        given = corrected(calibration, raw, name)
         truth = scale * rng.lognormvariate(0, 0.25 * wrong_by)
         held += given.low <= truth <= given.high
         calibration.note(Issued(name, 0.0, raw, given), truth)
@@ -50,7 +59,7 @@ def test_a_class_with_larger_errors_gets_wider_ranges() -> None:
     for turn in range(12_000):
         name = "wild" if turn % 5 == 0 else "calm"
         raw = Range(80.0, 100.0, 130.0)
-        given = calibration.correct(raw, name)
+        given = corrected(calibration, raw, name)
         truth = 100 * rng.lognormvariate(0, 0.6 if name == "wild" else 0.2)
         held[name].append(given.low <= truth <= given.high)
         calibration.note(Issued(name, 0.0, raw, given), truth)
@@ -62,14 +71,14 @@ def test_a_class_with_larger_errors_gets_wider_ranges() -> None:
 def test_without_errors_ranges_are_wider_than_simulated() -> None:
     """Without errors ranges are wider than simulated."""
     raw = Range(50.0, 100.0, 200.0)
-    given = Calibration().correct(raw, "many")
+    given = corrected(Calibration(), raw)
     assert given.low < raw.low
     assert given.high > raw.high
 
 
 def test_nothing_ends_before_the_present() -> None:
     """Nothing ends before the present."""
-    given = Calibration().correct(Range(1.0, 2.0, 500.0), "many", least=3.0)
+    given = corrected(Calibration(), Range(1.0, 2.0, 500.0), least=3.0)
     assert (given.low, given.median) == (3.0, 3.0)
 
 
@@ -77,7 +86,7 @@ def test_open_ranges_stay_open_and_teach_nothing() -> None:
     """Open ranges stay open and teach nothing."""
     calibration = Calibration()
     raw = Range(inf, inf, inf)
-    assert calibration.correct(raw, "many") == raw
+    assert corrected(calibration, raw) == raw
     calibration.note(Issued("many", 0.0, raw, raw), 5.0)
     assert calibration.noted == 0
 
@@ -88,7 +97,7 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
     coverage(calibration, 2.0, ENOUGH + 100)
     again = Calibration.of(json.loads(json.dumps(calibration.plain())))
     raw = Range(50.0, 100.0, 200.0)
-    expected, found = (one.correct(raw, "many") for one in (calibration, again))
+    expected, found = (corrected(one, raw) for one in (calibration, again))
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-4)
     assert again.noted == calibration.noted
 

@@ -137,6 +137,11 @@ class PhaseWork:
         return Normal(found.mean - log(max(self._mean, MIN_WORK)), variance), WITHIN
 
     @property
+    def stated(self) -> float | None:
+        """The mean work of its tasks as stated; None if it is not."""
+        return self._mean if self._is_stated else None
+
+    @property
     def longest(self) -> float:
         """The work of its longest task as estimated beforehand."""
         return self._each if self._works is None else max(self._works)

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any, Self
 
+import numpy as np
+
+from slotwise.forecast.durations import Floats
 from slotwise.forecast.eta import CONFIDENCE, Range
 
 KEPT = 1_000
@@ -89,35 +92,41 @@ class Issued:
 
 
 class Calibration:
-    """Corrects ranges of one kind, such as starts. `correct` and `note` are O(log n)."""
+    """Corrects ranges of one kind, such as starts. `note` is O(log n)."""
 
     def __init__(self, confidence: float = CONFIDENCE) -> None:
         self._allowed = (1 - confidence) / 2
         self._low, self._high = _Tail(), _Tail()
         self.noted = 0
 
-    def correct(self, raw: Range, name: str, least: float = 0.0) -> Range:
-        """The range of a forecast; `raw` and the result are in seconds from its instant.
+    def correct(self, raw: Floats, names: Sequence[str], least: Floats | float = 0.0) -> Floats:
+        """The ranges of forecasts: rows of low end, median and high end, in seconds from now.
 
-        name   the class of the job
+        raw    the simulated ones; a range without a finite median stays as it is
+        names  the classes of the jobs
         least  what is known to be passed, such as the present
         """
-        if not isfinite(raw.median):
-            return raw
-        floor = _floor(raw)
-        below = (raw.median - raw.low + floor) * self._low.factor(name, self._allowed) - floor
-        above = (raw.high - raw.median + floor) * self._high.factor(name, self._allowed) - floor
-        median = max(least, raw.median)
-        return Range(
-            max(least, min(median, raw.median - below)), median, max(median, raw.median + above)
-        )
+        low, median, high = raw.T
+        floor = FLOOR_SECONDS + FLOOR_PART * np.maximum(0.0, median)
+        with np.errstate(invalid="ignore"):  # Of ranges that are open.
+            below = (median - low + floor) * self._factors(self._low, names) - floor
+            above = (high - median + floor) * self._factors(self._high, names) - floor
+            middle = np.maximum(least, median)
+            first = np.maximum(least, np.minimum(middle, median - below))
+            last = np.where(np.isfinite(high), np.maximum(middle, median + above), high)
+        found = np.column_stack((first, middle, last))
+        return np.where(np.isfinite(median)[:, None], found, raw)
+
+    def _factors(self, tail: _Tail, names: Sequence[str]) -> Floats:
+        of = {name: tail.factor(name, self._allowed) for name in set(names)}
+        return np.array([of[name] for name in names])
 
     def note(self, issued: Issued, truth: float) -> None:
         """What was forecast has happened, at this instant."""
         raw, given, seconds = issued.raw, issued.given, truth - issued.at
         if not isfinite(raw.high):
             return
-        floor = _floor(raw)
+        floor = FLOOR_SECONDS + FLOOR_PART * max(0.0, raw.median)
         self._low.add((raw.median - seconds + floor) / (raw.median - raw.low + floor))
         self._high.add((seconds - raw.median + floor) / (raw.high - raw.median + floor))
         self._low.adapt(issued.name, self._allowed, seconds < given.low)
@@ -144,10 +153,6 @@ class Calibration:
             tail.shares = {str(name): _finite(share) for name, share in shares.items()}
         found.noted = int(plain["noted"])
         return found
-
-
-def _floor(raw: Range) -> float:
-    return FLOOR_SECONDS + FLOOR_PART * max(0.0, raw.median)
 
 
 def _finite(value: Any) -> float:

@@ -5,7 +5,7 @@ All instants are seconds on the clock of arrivals; infinity stands for a range t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isinf
 from typing import Any
@@ -104,6 +104,41 @@ class Eta:
             Range.of_plain(plain["end"]),
             *(plain[name] for name in ("at", "confidence", "past", "is_simulated")),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Etas(Mapping[str, Eta]):
+    """The forecasts of all jobs by id. Each is made when it is asked for: most never are.
+
+    rows          of each job in the arrays
+    waits         whether each waits; it has a start then
+    starts, ends  low end, median and high end of each
+    past          how many earlier forecasts correct those of jobs that have begun, or wait
+    """
+
+    rows: Mapping[str, int]
+    waits: Any
+    starts: Any
+    ends: Any
+    at: float
+    confidence: float
+    past: tuple[int, int]
+
+    def __getitem__(self, job: str) -> Eta:
+        row = self.rows[job]
+        is_waiting = bool(self.waits[row])
+        start = Range(*self.starts[row].tolist()) if is_waiting else None
+        end = Range(*self.ends[row].tolist())
+        return Eta(job, start, end, self.at, self.confidence, self.past[is_waiting])
+
+    def __contains__(self, job: object) -> bool:
+        return job in self.rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)

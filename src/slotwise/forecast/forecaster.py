@@ -22,7 +22,7 @@ from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.calibration import Calibration, Issued, class_of
 from slotwise.forecast.courses import Courses, courses_for, simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Range, WhatIf
+from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Etas, Range, WhatIf
 from slotwise.forecast.situation import Situation, base_of, job_now
 
 TURNS_MAX = 100_000
@@ -132,47 +132,42 @@ class Forecaster:
 
     # Forecasts.
 
-    def forecast(self, situation: Situation) -> dict[str, Eta]:
+    def forecast(self, situation: Situation) -> Etas:
         """The forecast for each job of a situation, and note it for later corrections."""
         self.learn()
         if situation.scheduler != self.scheduler:
             if self.scheduler:
                 self._forget_errors()
             self.scheduler = situation.scheduler
-        courses = self.courses_of(situation)
-        return self._etas(situation, courses, notes=True)
+        return self._etas(situation, self.courses_of(situation), notes=True)
 
-    def _etas(self, situation: Situation, courses: Courses, notes: bool) -> dict[str, Eta]:
+    def _etas(self, situation: Situation, courses: Courses, notes: bool) -> Etas:
         """The corrected forecasts of simulated courses; `notes`: remember the first of each."""
-        waiting = sum(job.began == inf for job in situation.jobs)
-        starts, ends = (
-            self._ranges(one, situation.now) for one in (courses.starts, courses.ends)
-        )
-        found = {}
-        for job, start, end in zip(situation.jobs, starts, ends, strict=True):
-            name = class_of(self._of_user[job.user], waiting)
-            given_start, of_ends, least = None, self.ends_begun, 0.0
-            if job.began == inf:
-                given_start = self.starts.correct(start, name)
-                of_ends, least = self.ends, given_start.low
-            given_end = of_ends.correct(end, name, least)
-            life = self._lives.get(job.id) if notes else None
-            if life is not None:
-                issued = Issued(name, situation.now, end, given_end)
-                if given_start is None:
-                    life.end_begun = life.end_begun or issued
-                elif life.start is None:
-                    life.start = Issued(name, situation.now, start, given_start)
-                    life.end = issued
-            found[job.id] = Eta(
-                job=job.id,
-                start=None if given_start is None else given_start.moved(situation.now),
-                end=given_end.moved(situation.now),
-                at=situation.now,
-                confidence=self.confidence,
-                past=of_ends.noted,
-            )
-        return found
+        jobs, now = situation.jobs, situation.now
+        waits = np.array([job.began == inf for job in jobs], bool)
+        waiting = int(waits.sum())
+        users = {job.user for job in jobs}
+        classes = {user: class_of(self._of_user[user], waiting) for user in users}
+        names = [classes[job.user] for job in jobs]
+        starts, ends = self._ranges(courses.starts, now), self._ranges(courses.ends, now)
+        given_starts = self.starts.correct(starts, names)
+        of_begun = self.ends_begun.correct(ends, names)
+        of_waiting = self.ends.correct(ends, names, given_starts[:, 0])
+        given_ends = np.where(waits[:, None], of_waiting, of_begun)
+        for k, job in enumerate(jobs) if notes else ():
+            if (life := self._lives.get(job.id)) is None:
+                continue
+            if not waits[k]:
+                if life.end_begun is None:
+                    life.end_begun = _issued(names[k], now, ends[k], given_ends[k])
+            elif life.start is None:
+                life.start = _issued(names[k], now, starts[k], given_starts[k])
+                life.end = _issued(names[k], now, ends[k], given_ends[k])
+        return Etas(
+            {job.id: k for k, job in enumerate(jobs)},
+            waits, given_starts + now, given_ends + now, now, self.confidence,
+            (self.ends_begun.noted, self.ends.noted),
+        )  # fmt: skip
 
     def courses_of(self, situation: Situation, draws: Draws | None = None) -> Courses:
         """Simulate a situation."""
@@ -186,13 +181,12 @@ class Forecaster:
             self._draws[count] = Draws(count)
         return self._draws[count]
 
-    def _ranges(self, values: Floats, now: float) -> list[Range]:
+    def _ranges(self, values: Floats, now: float) -> Floats:
         """The raw range of each row, in seconds from now."""
         courses = values.shape[1]
         part = (1 - self.confidence) / 2
         places = [min(courses - 1, round(courses * at)) for at in (part, 0.5, 1 - part)]
-        found = np.sort(values, axis=1)[:, places] - now
-        return [Range(*map(float, row)) for row in found]
+        return np.asarray(np.sort(values, axis=1)[:, places] - now)
 
     def what_if(self, situation: Situation, other: Situation) -> WhatIf:
         """The course of a situation beside that of another one, by the same random numbers."""
@@ -247,6 +241,10 @@ class Forecaster:
         past = PastWork.of(plain["past"])
         self.scheduler, self.past = str(plain["scheduler"]), past
         self.starts, self.ends, self.ends_begun = starts, ends, begun
+
+
+def _issued(name: str, at: float, raw: Floats, given: Floats) -> Issued:
+    return Issued(name, at, Range(*raw.tolist()), Range(*given.tolist()))
 
 
 def _late(courses: Courses, row: int, deadline: float) -> float:
