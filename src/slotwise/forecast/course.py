@@ -22,8 +22,8 @@ TRIED = 16
 """How many phases that do not fit are passed over in a pool at one instant."""
 
 BACKFILLED, TRIES = 100, 1_000_000
-"""How many phases are tried for backfilling at one instant: so many tries for each phase of the
-course, but `BACKFILLED` at least. Up to 1,000 phases, these are all."""
+"""How many phases are tried for backfilling at one instant: `BACKFILLED`, and `TRIES` by the
+number of phases. Up to 1,000 phases, these are all."""
 
 STARVING = -1e12
 """The rank of a pool below its min share, to which its part of that share is added."""
@@ -41,7 +41,7 @@ ARRIVAL, WIDTH, WORK, EXPECTED, KEY, WEIGHT, SERVED, RANK, OF_PHASE = range(9)
 JOB, POOL, BATCH, ROOM, WAITS, PENDING, HELD, QUEUED = range(8)
 
 # Of pools: shares and what is held, in slots; of the phase that comes next in its queue what
-# orders it among pools, infinity for none, and among equals; whether that is to be read anew,
+# orders it among pools, infinity for none, and among equals; whether that is to be read again,
 # and how many phases that do not fit were passed over at this instant.
 
 POOL_WEIGHT, POOL_MIN, POOL_MAX, POOL_HELD, NEXT_RANK, NEXT_KEY, IS_STALE, PASSED, OF_POOL = (
@@ -70,7 +70,7 @@ def simulate(
 
     It writes instants into `times`, and changes `ints`, `floats`, `free`, `pools` and `left`.
 
-    kinds         the first of the resources are so many kinds of slots
+    kinds         the first of the resources, this number, are kinds of slots
     ints, floats  a row for each phase, with its job and pool, and
                   - the slots of a task (`WIDTH`), and the most that may run at once (`ROOM`)
                   - tasks that have not begun (`PENDING`), of which `BATCH` run as one, one

@@ -30,8 +30,8 @@ from slotwise.forecast.situation import JobNow, Situation
 from slotwise.policy.compiled import FLOATS, INTS, compiled, has_numba
 
 TASKS_MAX, TASKS_EACH, BATCHES_MIN = 3_000, 2, 2
-"""About how many tasks one course simulates, or so many for each slot if that is more. Phases
-of more tasks are simulated in batches, of which each has at least `BATCHES_MIN`."""
+"""About how many tasks one course simulates: the larger of a number and of one for each slot.
+Phases of more tasks are simulated in batches, of which each has at least `BATCHES_MIN`."""
 
 ARRIVALS_MIN, ARRIVALS_EACH, ARRIVALS_MAX = 40, 3, 400
 """How many phases of later arrivals a course has: for each phase of the present, and limits."""
@@ -355,7 +355,7 @@ _NONE: list[int] = []
 
 
 def _joined(lists: Sequence[Sequence[int]], before: int) -> tuple[Ints, Ints]:
-    """Lists of numbers as one array, and where each begins in it after so many others."""
+    """Lists of numbers as one array, and where each begins in it, after `before` others."""
     starts = before + np.cumsum([0, *map(len, lists)])
     return starts.astype(np.int64), np.array([k for one in lists for k in one], np.int64)
 
