@@ -310,8 +310,11 @@ class _Table:
             ints.append(of_ints)
             floats.append(of_floats)
             need.append(of_need)
-            for place, one in enumerate(arrivals.successors[of_part], rows):
-                links.append([place + distance for distance in one] if one else ())
+            if arrivals.has_links:
+                for place, one in enumerate(arrivals.successors[of_part], rows):
+                    links.append([place + distance for distance in one])
+            else:
+                links += [()] * (part.last - part.first)
             rows += part.last - part.first
             jobs = int(ints[-1][-1, columns.JOB]) + 1
         starts, successors = _joined(links, len(self._successors[1]))
