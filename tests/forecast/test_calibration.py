@@ -106,9 +106,10 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
     "plain",
     [
         {},
-        {"noted": 1, "errors": [[1.0]], "shares": [{}]},
-        {"noted": 1, "errors": "x", "shares": 3},
-        {"noted": 1, "errors": [["nan"], [1.0]], "shares": [{}, {}]},
+        {"noted": 1, "tails": [{"errors": [], "shares": {}, "misses": {}}]},
+        {"noted": 1, "tails": [{"errors": "x", "shares": 3, "misses": {}}] * 2},
+        {"noted": 1, "tails": [{"errors": [["nan", "x"]], "shares": {}, "misses": {}}] * 2},
+        {"noted": 1, "tails": [{"errors": [[1.0]], "shares": {}, "misses": {}}] * 2},
     ],
 )
 def test_anything_else_is_refused(plain: dict[str, object]) -> None:

@@ -2,27 +2,32 @@
 
 The correction is conformal, each end of a range apart. An error is the distance of the truth
 from the median, by the distance that the simulations gave to that end. The range ends where
-the share of larger past errors is what the confidence leaves to that end. That share adapts,
-slowly, to each class of jobs, since good coverage on the whole hides classes with bad coverage
-(adaptive conformal inference: Gibbs and Candes, NeurIPS 2021).
+the share of larger past errors is what the confidence leaves to that end; those of the same
+class of jobs count most, since good coverage on the whole hides classes with bad coverage.
+That share adapts to each class: slowly to all misses (adaptive conformal inference: Gibbs and
+Candes, NeurIPS 2021), and at once to the last ones (conformal PID control: Angelopoulos, Candes
+and Tibshirani, NeurIPS 2023), since the jobs of a week share its surprises.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import isfinite
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slotwise.forecast.durations import Floats
 from slotwise.forecast.eta import CONFIDENCE, Range
 
-KEPT = 1_000
+KEPT = 2_000
 """How many of the last errors count."""
+
+OTHER_CLASS = 0.2
+"""The weight of an error of another class of jobs, by that of one of the same class."""
 
 ENOUGH = 30
 """With fewer errors, ranges are widened by `UNSURE` instead."""
@@ -32,6 +37,10 @@ UNSURE = 1.3
 
 RATE = 0.003
 """How fast the share of a class adapts: 0.01 opens 4 % of the ranges (trials on KTH-SP2)."""
+
+LATELY, AT_ONCE, FEW_MISSES = 50, 0.3, 10
+"""How many of the last ranges of a class are watched; by what part of the excess of misses
+among them its share is lowered; and how many exact ones count beside them."""
 
 SHARE_LIMITS = 0.01, 0.35
 """The share of forecasts that may miss a range at one end is kept within these."""
@@ -53,28 +62,71 @@ class _Tail:
     """The last errors at one end of ranges, and the shares that may miss it, by class."""
 
     def __init__(self) -> None:
-        self.last: deque[float] = deque()
-        self._sorted: list[float] = []
         self.shares: dict[str, float] = {}
+        self.misses: dict[str, deque[bool]] = {}
+        self._numbers: dict[str, int] = {}  # Of classes.
+        self._errors, self._classes = np.zeros(KEPT), np.zeros(KEPT, np.int64)
+        self._added = 0
+        self._ordered: tuple[Floats, NDArray[np.int64]] | None = None  # Until one is added.
 
-    def add(self, error: float) -> None:
-        self.last.append(error)
-        insort(self._sorted, error)
-        if len(self.last) > KEPT:
-            del self._sorted[bisect_left(self._sorted, self.last.popleft())]
+    def add(self, error: float, name: str) -> None:
+        place = self._added % KEPT  # Of the oldest one.
+        self._errors[place] = error
+        self._classes[place] = self._numbers.setdefault(name, len(self._numbers))
+        self._added += 1
+        self._ordered = None
+
+    def last(self) -> Iterator[tuple[float, str]]:
+        """The errors and their classes, the oldest first."""
+        names = list(self._numbers)
+        for number in range(max(0, self._added - KEPT), self._added):
+            yield float(self._errors[number % KEPT]), names[self._classes[number % KEPT]]
 
     def factor(self, name: str, allowed: float) -> float:
         """By how much the distance from the median to this end is multiplied."""
-        count = len(self._sorted)
+        count = min(self._added, KEPT)
         if count < ENOUGH:
             return UNSURE
-        place = ceil((count + 1) * (1 - self.shares.get(name, allowed))) - 1
-        return self._sorted[min(max(place, 0), count - 1)]
+        if self._ordered is None:
+            order = np.argsort(self._errors[:count])
+            self._ordered = self._errors[order], self._classes[order]
+        errors, classes = self._ordered
+        sums = np.cumsum(np.where(classes == self._numbers.get(name, -1), 1.0, OTHER_CLASS))
+        part = 1 - self._share(name, allowed)
+        place = int(np.searchsorted(sums, part * (sums[-1] + 1)))  # The next one counts, too.
+        return float(errors[min(place, count - 1)])
+
+    def _share(self, name: str, allowed: float) -> float:
+        """The share that may miss: as adapted, less what was missed too often lately."""
+        misses = self.misses.get(name, ())
+        excess = (sum(misses) - allowed * len(misses)) / (len(misses) + FEW_MISSES)
+        return _limited(self.shares.get(name, allowed) - AT_ONCE * excess)
 
     def adapt(self, name: str, allowed: float, has_missed: bool) -> None:
-        least, most = SHARE_LIMITS
-        share = self.shares.get(name, allowed) + RATE * (allowed - has_missed)
-        self.shares[name] = min(most, max(least, share))
+        step = RATE * (allowed - has_missed)
+        self.shares[name] = _limited(self.shares.get(name, allowed) + step)
+        self.misses.setdefault(name, deque(maxlen=LATELY)).append(has_missed)
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as values of JSON: the inverse of `restore`."""
+        return {
+            "errors": [[round(error, 6), name] for error, name in self.last()],
+            "shares": self.shares,
+            "misses": {name: list(map(int, last)) for name, last in self.misses.items()},
+        }
+
+    def restore(self, plain: Mapping[str, Any]) -> None:
+        """What was kept. ValueError, KeyError or TypeError for anything else."""
+        for error, name in plain["errors"]:
+            self.add(_finite(error), str(name))
+        self.shares = {str(name): _finite(one) for name, one in plain["shares"].items()}
+        for name, last in plain["misses"].items():
+            self.misses[str(name)] = deque(map(bool, last), maxlen=LATELY)
+
+
+def _limited(share: float) -> float:
+    least, most = SHARE_LIMITS
+    return min(most, max(least, share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +144,10 @@ class Issued:
 
 
 class Calibration:
-    """Corrects ranges of one kind, such as starts. `note` is O(log n)."""
+    """Corrects ranges of one kind, such as starts.
+
+    `note` is O(1), `correct` O(KEPT) for each class.
+    """
 
     def __init__(self, confidence: float = CONFIDENCE) -> None:
         self._allowed = (1 - confidence) / 2
@@ -127,30 +182,24 @@ class Calibration:
         if not isfinite(raw.high):
             return
         floor = FLOOR_SECONDS + FLOOR_PART * max(0.0, raw.median)
-        self._low.add((raw.median - seconds + floor) / (raw.median - raw.low + floor))
-        self._high.add((seconds - raw.median + floor) / (raw.high - raw.median + floor))
+        below = (raw.median - seconds + floor) / (raw.median - raw.low + floor)
+        above = (seconds - raw.median + floor) / (raw.high - raw.median + floor)
+        self._low.add(below, issued.name)
+        self._high.add(above, issued.name)
         self._low.adapt(issued.name, self._allowed, seconds < given.low)
         self._high.adapt(issued.name, self._allowed, seconds > given.high)
         self.noted += 1
 
     def plain(self) -> dict[str, Any]:
         """All of it as values of JSON: the inverse of `of`."""
-        tails = self._low, self._high
-        return {
-            "noted": self.noted,
-            "errors": [[round(error, 6) for error in tail.last] for tail in tails],
-            "shares": [dict(tail.shares) for tail in tails],
-        }
+        return {"noted": self.noted, "tails": [self._low.plain(), self._high.plain()]}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], confidence: float = CONFIDENCE) -> Self:
         """What was kept. ValueError, KeyError or TypeError for anything else."""
         found = cls(confidence)
-        tails = found._low, found._high
-        for tail, errors, shares in zip(tails, plain["errors"], plain["shares"], strict=True):
-            for error in errors:
-                tail.add(_finite(error))
-            tail.shares = {str(name): _finite(share) for name, share in shares.items()}
+        for tail, kept in zip((found._low, found._high), plain["tails"], strict=True):
+            tail.restore(kept)
         found.noted = int(plain["noted"])
         return found
 
