@@ -32,7 +32,7 @@ def coverage(
         given = corrected(calibration, raw, name)
         truth = scale * rng.lognormvariate(0, 0.25 * wrong_by)
         held += given.low <= truth <= given.high
-        calibration.note(Issued(name, 0.0, raw, given), truth)
+        calibration.note(Issued(name, 0.0, raw, given, calibration.usual), truth)
     return held / count
 
 
@@ -62,7 +62,7 @@ def test_a_class_with_larger_errors_gets_wider_ranges() -> None:
         given = corrected(calibration, raw, name)
         truth = 100 * rng.lognormvariate(0, 0.6 if name == "wild" else 0.2)
         held[name].append(given.low <= truth <= given.high)
-        calibration.note(Issued(name, 0.0, raw, given), truth)
+        calibration.note(Issued(name, 0.0, raw, given, calibration.usual), truth)
     for one in held.values():
         last = one[len(one) // 2 :]
         assert sum(last) / len(last) > 0.74
@@ -76,6 +76,20 @@ def test_without_errors_ranges_are_wider_than_simulated() -> None:
     assert given.high > raw.high
 
 
+def test_errors_of_another_scheduler_correct_until_own_ones_replace_them() -> None:
+    """Simulations are wrong for both in a similar way; without errors, ranges are a guess."""
+    calibration = Calibration()
+    coverage(calibration, 3.0, 3_000)
+    calibration.change_scheduler()
+    assert calibration.of_another == 500
+    assert coverage(calibration, 3.0, 60) == pytest.approx(0.8, abs=0.1)
+    assert (calibration.noted, calibration.of_another) == (60, 500)
+    coverage(calibration, 1.0, 1_500)
+    assert calibration.of_another == 440
+    assert coverage(calibration, 1.0, 1_000) == pytest.approx(0.8, abs=0.03)
+    assert calibration.of_another == 0
+
+
 def test_nothing_ends_before_the_present() -> None:
     """Nothing ends before the present."""
     given = corrected(Calibration(), Range(1.0, 2.0, 500.0), least=3.0)
@@ -87,7 +101,7 @@ def test_open_ranges_stay_open_and_teach_nothing() -> None:
     calibration = Calibration()
     raw = Range(inf, inf, inf)
     assert corrected(calibration, raw) == raw
-    calibration.note(Issued("many", 0.0, raw, raw), 5.0)
+    calibration.note(Issued("many", 0.0, raw, raw, 0.0), 5.0)
     assert calibration.noted == 0
 
 
@@ -106,10 +120,27 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
     "plain",
     [
         {},
-        {"noted": 1, "tails": [{"errors": [], "shares": {}, "misses": {}}]},
-        {"noted": 1, "tails": [{"errors": "x", "shares": 3, "misses": {}}] * 2},
-        {"noted": 1, "tails": [{"errors": [["nan", "x"]], "shares": {}, "misses": {}}] * 2},
-        {"noted": 1, "tails": [{"errors": [[1.0]], "shares": {}, "misses": {}}] * 2},
+        {
+            "noted": 1,
+            "of_another": 0,
+            "sizes": [],
+            "tails": [{"errors": [], "shares": {}, "misses": {}}],
+        },
+        {
+            "noted": 1,
+            "of_another": 0,
+            "tails": [{"errors": "x", "shares": 3, "misses": {}}] * 2,
+        },
+        {
+            "noted": 1,
+            "of_another": 0,
+            "tails": [{"errors": [["nan", "x"]], "shares": {}, "misses": {}}] * 2,
+        },
+        {
+            "noted": 1,
+            "of_another": 0,
+            "tails": [{"errors": [[1.0]], "shares": {}, "misses": {}}] * 2,
+        },
     ],
 )
 def test_anything_else_is_refused(plain: dict[str, object]) -> None:

@@ -166,14 +166,22 @@ def test_decisions_are_the_same_with_and_without_forecasts() -> None:
     assert turns[0] == turns[1]
 
 
-def test_errors_of_another_scheduler_are_forgotten() -> None:
-    """Errors of another scheduler are forgotten."""
+def test_errors_of_another_scheduler_count_until_there_are_others() -> None:
+    """Forecasts say how many of the errors that correct them these are."""
     watched = Watched()
     watched.run(stream(60))
-    assert watched.forecaster.ends.noted
-    watched.forecaster.on_turn(watched.state, 1e6, [SchedulerChanged(1e6, "fifo")], [])
-    watched.forecaster.learn()
-    assert watched.forecaster.ends.noted == 0
+    forecaster = watched.forecaster
+    forecaster.learn()
+    noted = forecaster.ends.noted
+    assert noted > 30
+    forecaster.on_turn(watched.state, 1e6, [SchedulerChanged(1e6, "fifo")], [])
+    forecaster.learn()
+    assert (forecaster.ends.noted, forecaster.ends.of_another) == (0, noted)
+    _, situation = waiting_situation()
+    found = forecaster.forecast(replace(situation, scheduler="fifo"))
+    assert [(one.past, one.of_another) for one in found.values()] == [
+        (forecaster.ends_begun.of_another,) * 2
+    ] * 2
 
 
 def test_what_was_learned_is_kept() -> None:

@@ -22,7 +22,7 @@ from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.calibration import Calibration, Issued, class_of
 from slotwise.forecast.courses import Courses, courses_for, simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Etas, Range, WhatIf
+from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Etas, WhatIf
 from slotwise.forecast.situation import Situation, base_of, job_now
 
 TURNS_MAX = 100_000
@@ -54,7 +54,9 @@ class Forecaster:
         self.confidence = confidence
         self.past, self.arrivals = PastWork(), PastArrivals()
         self._lives: dict[str, _OpenForecast] = {}
-        self._forget_errors()
+        self.starts = Calibration(confidence)
+        self.ends = Calibration(confidence)  # Of jobs that wait,
+        self.ends_begun = Calibration(confidence)  # and of those that have begun.
         self.scheduler = ""
         self._turns: deque[tuple[Any, ...]] = deque(maxlen=TURNS_MAX)
         self._of_user: Counter[str] = Counter()
@@ -91,7 +93,7 @@ class Forecaster:
                     self._lives[event.job.id] = _OpenForecast(event.job)
                     self.arrivals.note(job_now(event.job, cluster))
                 elif isinstance(event, SchedulerChanged):
-                    self._forget_errors()
+                    self._change_scheduler()
             for one in launches(events, decisions):
                 life = self._lives.get(one.phase.job)
                 if life and life.began == inf:
@@ -122,11 +124,10 @@ class Forecaster:
             if life.end_begun:
                 self.ends_begun.note(life.end_begun, at)
 
-    def _forget_errors(self) -> None:
-        """Errors of another scheduler say nothing."""
-        self.starts = Calibration(self.confidence)
-        self.ends = Calibration(self.confidence)  # Of jobs that wait,
-        self.ends_begun = Calibration(self.confidence)  # and of those that have begun.
+    def _change_scheduler(self) -> None:
+        """What was forecast for another scheduler will not be compared with what happens."""
+        for one in (self.starts, self.ends, self.ends_begun):
+            one.change_scheduler()
         for life in self._lives.values():
             life.start = life.end = life.end_begun = None
 
@@ -137,7 +138,7 @@ class Forecaster:
         self.learn()
         if situation.scheduler != self.scheduler:
             if self.scheduler:
-                self._forget_errors()
+                self._change_scheduler()
             self.scheduler = situation.scheduler
         return self._etas(situation, self.courses_of(situation), notes=True)
 
@@ -157,16 +158,16 @@ class Forecaster:
         for k, job in enumerate(jobs) if notes else ():
             if (life := self._lives.get(job.id)) is None:
                 continue
+            end, name = (ends[k], given_ends[k]), names[k]
             if not waits[k]:
-                if life.end_begun is None:
-                    life.end_begun = _issued(names[k], now, ends[k], given_ends[k])
+                life.end_begun = life.end_begun or self.ends_begun.issue(name, now, *end)
             elif life.start is None:
-                life.start = _issued(names[k], now, starts[k], given_starts[k])
-                life.end = _issued(names[k], now, ends[k], given_ends[k])
+                life.start = self.starts.issue(name, now, starts[k], given_starts[k])
+                life.end = self.ends.issue(name, now, *end)
         return Etas(
             {job.id: k for k, job in enumerate(jobs)},
             waits, given_starts + now, given_ends + now, now, self.confidence,
-            (self.ends_begun.noted, self.ends.noted),
+            [(one.noted, one.of_another) for one in (self.ends_begun, self.ends)],
         )  # fmt: skip
 
     def courses_of(self, situation: Situation, draws: Draws | None = None) -> Courses:
@@ -241,10 +242,6 @@ class Forecaster:
         past = PastWork.of(plain["past"])
         self.scheduler, self.past = str(plain["scheduler"]), past
         self.starts, self.ends, self.ends_begun = starts, ends, begun
-
-
-def _issued(name: str, at: float, raw: Floats, given: Floats) -> Issued:
-    return Issued(name, at, Range(*raw.tolist()), Range(*given.tolist()))
 
 
 def _late(courses: Courses, row: int, deadline: float) -> float:
