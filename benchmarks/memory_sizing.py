@@ -265,18 +265,20 @@ class Learned(Presets):
 
     def __init__(self) -> None:
         self.learned = LearnedMemory()
+        self.failed: set[Task] = set()
 
     def size(self, task: Task) -> int | None:
         """What is known of the input before the task begins."""
         return task.size
 
     def note(self, task: Task) -> None:
-        self.learned.note(task.peak, self.size(task))
+        self.learned.note(task.peak, self.size(task), task in self.failed)
 
     def first(self, task: Task) -> float | None:
         return self.learned.estimate(self.size(task))
 
     def again(self, task: Task, allocated: float) -> float:
+        self.failed.add(task)
         return self.learned.after_failure(int(allocated))
 
 

@@ -37,11 +37,6 @@ def main() -> None:
 
 
 GATED = 3_000
-ADDED = (
-    "28 of the calls, counted by function, are for what release 0.1.0 did not do when it took"
-    " 132: 12 for resources and the memory of an attempt, 7 for the log that is kept of each"
-    " run, 7 for the files with what an attempt prints, 2 for time limits"
-)
 
 
 def check() -> Iterator[Result]:
@@ -56,7 +51,7 @@ def check() -> Iterator[Result]:
     yield Result("no-op tasks, one in flight a slot", value, 1.0, unit, "higher")
     value = calls_a_task()
     name = "calls of functions by the manager"
-    yield Result(name, value, 150.0, "a task", noise=COUNTED, cause=ADDED)
+    yield Result(name, value, 150.0, "a task", noise=COUNTED)
 
 
 def pool_rate(pool: ProcessPoolExecutor, tasks: int) -> float:

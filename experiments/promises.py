@@ -63,6 +63,9 @@ LOADS = (0.7, 0.9)
 KEEPING = ("fair", "flex")
 """The schedulers that keep promises."""
 
+COSTS = ("cost", "by_easy", "plain_by_easy")
+"""The fields of a row that are means by draw."""
+
 Numbers = np.random.Generator
 Factors = np.ndarray
 
@@ -103,6 +106,7 @@ class PromisesRow:
                        same scheduler without promises, and under EASY
     cost               the mean response by that of the same scheduler without promises
     by_easy            the mean response by that under EASY
+    plain_by_easy      the same without promises
     """
 
     errors: str
@@ -115,6 +119,7 @@ class PromisesRow:
     easy: float
     cost: float
     by_easy: float
+    plain_by_easy: float
 
 
 class _Answers:
@@ -210,7 +215,7 @@ def compared(
         ), "a promise is broken if its date is missed"
         asked = sum(job.promise is not None for job in told)
         parts = met(ends), met(plain), met(easy)
-        costs = mean(ends) / mean(plain), mean(ends) / mean(easy)
+        costs = [mean(a) / mean(b) for a, b in ((ends, plain), (ends, easy), (plain, easy))]
         rows.append(
             PromisesRow(errors, load, name, asked, len(answers.accepted), *parts, *costs)
         )
@@ -251,7 +256,7 @@ def summed(rows: Sequence[PromisesRow]) -> list[PromisesRow]:
             sum(row.accepted * getattr(row, part) for row in same) / max(1, accepted)
             for part in ("kept", "plain", "easy")
         ]
-        costs = [fmean(getattr(row, cost) for row in same) for cost in ("cost", "by_easy")]
+        costs = [fmean(getattr(row, cost) for row in same) for cost in COSTS]
         asked = sum(row.asked for row in same)
         found.append(PromisesRow(*key, asked, accepted, *parts, *costs))
     return found
@@ -264,14 +269,14 @@ def table_of(rows: Sequence[PromisesRow]) -> Table:
         table.add_column(heading)
     for heading in ("asked", "accepted", "kept", "met without", "met by EASY"):
         table.add_column(heading, justify="right")
-    for heading in ("response / without", "/ EASY"):
+    for heading in ("response / without", "/ EASY", "without / EASY"):
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(
             *(row.errors, f"{row.load:g}" if row.load else "", row.scheduler),
             *(str(row.asked), str(row.accepted)),
             *(f"{part:.1%}" for part in (row.kept, row.plain, row.easy)),
-            *(f"{cost:.3f}" for cost in (row.cost, row.by_easy)),
+            *(f"{cost:.3f}" for cost in (row.cost, row.by_easy, row.plain_by_easy)),
         )
     return table
 

@@ -32,7 +32,6 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
-from slotwise.policy.assignment.assigner import leaves_promised
 from slotwise.policy.backfilling import Conservative, Easy
 from slotwise.policy.claims import allocate, claims_of, kept_claims
 from slotwise.policy.dmrs.queueing import Queueing
@@ -212,7 +211,7 @@ def assert_no_slot_idles(snapshot: Snapshot, failures: FailuresInARow) -> None:
         for phase in snapshot.ready(kind):
             if phase.is_limited and snapshot.has_wide:
                 continue  # Room in its pool may be kept for such a task of another kind.
-            if not leaves_promised(snapshot, phase):
+            if snapshot.promises.open and not snapshot.promises.permits(phase):
                 continue  # It would run into what is promised to another job.
             if phase.is_pinned:
                 can_run = phase.may_launch and phase.next_task_on(free) is not None

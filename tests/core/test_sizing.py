@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from slotwise.core.sizing import (
     BEYOND,
     CASES_MIN,
+    CAUTION,
+    FADING,
     FAILURE_COST,
     KEPT,
     LINEAR,
@@ -71,7 +73,7 @@ def test_a_line_does_not_go_below_the_least_peak() -> None:
     seen = learned(*[((k + 10) * GIB, 2 * k * GIB) for k in SHUFFLED])
     estimate = seen.estimate(0)
     assert estimate is not None
-    assert 2 * GIB < estimate < 2.1 * GIB
+    assert 2 * GIB < estimate < 2.1 * GIB + PADDING
 
 
 def test_nearest_sizes_explain_what_a_line_does_not() -> None:
@@ -113,6 +115,24 @@ def test_a_retry_gets_more_than_the_largest_peak_and_grows() -> None:
     first = seen.after_failure(2 * GIB)
     assert first == 22 * GIB + PADDING
     assert seen.after_failure(first) == ceil(1.5 * first)
+
+
+def test_failures_widen_the_margin_until_others_had_enough() -> None:
+    """A failed attempt counts even if what is known at its end would have been enough."""
+    seen = learned(*[(None, GIB)] * KEPT)
+    usual = seen.estimate() or 0
+    for _ in range(2):
+        seen.note(GIB, has_failed=True)
+    assert seen.estimate() == ceil(usual * (1 + 2 * CAUTION))
+    before = seen.estimate() or 0
+    for _ in range(20):
+        seen.note(GIB)
+        after = seen.estimate() or 0
+        assert usual < after < before
+        before = after
+    for _ in range(2000):
+        seen.note(GIB)
+    assert usual <= (seen.estimate() or 0) <= usual + 1
 
 
 def test_old_cases_are_forgotten() -> None:
@@ -159,19 +179,35 @@ def by_definition(cases: list[Case], size: int | None) -> list[int] | None:
     """What the rule says; several values if floats cannot tell which costs less."""
     if len(cases) < CASES_MIN:
         return None
-    costs = [Fraction(0)] * 9
+    costs, cautions = [Fraction(0)] * 9, {Fraction(0)}
     for k in range(REPLAYED_FROM, len(cases)):
         earlier, (its_size, peak) = cases[:k], cases[k]
+        if k >= CASES_MIN:
+            cautions = {
+                caution * Fraction(FADING) if peak <= given else caution + Fraction(CAUTION)
+                for caution in cautions
+                for given in chosen(costs, earlier, its_size, caution)
+            }
         mean = Fraction(sum(p for _, p in earlier), k)
         for which, allocated in enumerate(candidates(earlier, its_size)):
             fits = peak <= allocated
             costs[which] += allocated - peak if fits else allocated + FAILURE_COST * mean
-    last = list(zip(costs, candidates(cases, size), strict=True))
-    chosen = cheapest(last)
+    return [one for caution in cautions for one in chosen(costs, cases, size, caution)]
+
+
+def chosen(
+    costs: list[Fraction], cases: list[Case], size: int | None, caution: Fraction
+) -> list[int]:
+    """The cheapest candidates, or the line beyond the sizes seen, with this caution."""
+    last = [
+        (cost, ceil(one * (1 + caution)))
+        for cost, one in zip(costs, candidates(cases, size), strict=True)
+    ]
+    found = cheapest(last)
     if not is_beyond(cases, size):
-        return chosen
+        return found
     limit = BEYOND * max(peak for _, peak in cases) + PADDING
-    return [max(one, min(line, limit)) for one in chosen for line in cheapest(last[3:6])]
+    return [max(one, min(line, limit)) for one in found for line in cheapest(last[3:6])]
 
 
 def cheapest(candidates: list[tuple[Fraction, int]]) -> list[int]:
@@ -213,7 +249,7 @@ def bases_of(cases: list[Case], size: int | None) -> list[Fraction | int]:
         slope = sum((s - mean_size) * (p - mean_peak) for s, p in both) / spread
         above = max(p - slope * s for s, p in zip(sizes, peaks, strict=True))
         line = max(slope * size + above, Fraction(min(peaks)))
-    count = next(k for k in range(5, n + 6) if k == n or (k >= 5 and (k + 1) ** 2 > 4 * n))
+    count = next(k for k in range(5, n + 6) if k == n or (k >= 5 and 4 * (k + 1) ** 2 > 25 * n))
     last = sorted(abs(one - size) for one in sizes)[min(count, n) - 1]
     near = [p for s, p in zip(sizes, peaks, strict=True) if abs(s - size) <= last]
     return [max(peaks), line, max(near)]

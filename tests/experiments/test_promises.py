@@ -37,9 +37,9 @@ def test_few_jobs_of_all_errors(errors: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_draws_are_summed() -> None:
     """Parts count by promise, costs by draw."""
-    one = PromisesRow("exact", 0.7, "fair", 10, 1, 1.0, 0.0, 0.0, 1.0, 0.5)
-    other = PromisesRow("exact", 0.7, "fair", 10, 3, 0.0, 1.0, 0.0, 2.0, 1.5)
-    both = PromisesRow("exact", 0.7, "fair", 20, 4, 0.25, 0.75, 0.0, 1.5, 1.0)
+    one = PromisesRow("exact", 0.7, "fair", 10, 1, 1.0, 0.0, 0.0, 1.0, 0.5, 0.5)
+    other = PromisesRow("exact", 0.7, "fair", 10, 3, 0.0, 1.0, 0.0, 2.0, 1.5, 0.5)
+    both = PromisesRow("exact", 0.7, "fair", 20, 4, 0.25, 0.75, 0.0, 1.5, 1.0, 0.5)
     assert summed([one, other]) == [both]
 
 

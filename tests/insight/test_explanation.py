@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from slotwise.insight.explanation import Explanation, Holding, PhaseExplained, summary_of
 
 RUNNING = PhaseExplained(
@@ -50,9 +52,10 @@ def test_an_explanation_prints_as_sentences() -> None:
     ]
 
 
-def test_a_promise_hides_no_reason_in_lists() -> None:
+@pytest.mark.parametrize("status", ["waits", "under way; its end is promised for 9 s"])
+def test_a_promise_hides_no_reason_in_lists(status: str) -> None:
     """It stands beside the state of the job."""
-    job = explained("two", WAITING, status="under way; its end is promised for 9 s")
+    job = explained("two", WAITING, status=status)
     assert summary_of(job).reason == WAITING.why
 
 

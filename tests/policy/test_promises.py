@@ -24,7 +24,7 @@ from slotwise.core.decisions import (
     RefusePromise,
 )
 from slotwise.core.events import HostRemoved, JobArrived, JobChanged, PoolsChanged
-from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.job import Block, Job, Phase, Tasks
 from slotwise.core.log import Log
 from slotwise.core.pools import Pool, Preemption
 from slotwise.core.promises import Lasting
@@ -32,7 +32,7 @@ from slotwise.core.state import State
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.fair import Fair
-from slotwise.policy.promises import PromisedJob, answer, pool_shares
+from slotwise.policy.promises import PromisedJob, answer, move_refused, pool_shares
 from tiers import examples
 
 FOUR = Cluster.of_slots(4)
@@ -114,6 +114,46 @@ def test_a_refusal_says_what_could_be_promised(simulated: Runs) -> None:
     assert isinstance(answers(accepted.log)["asks"], AcceptPromise)
     assert broken(accepted.log) == {}
     assert accepted.state.completed["asks"] <= 16
+
+
+def test_a_refusal_for_the_length_of_the_job_says_that(simulated: Runs) -> None:
+    """Though all slots are free: it takes that long, or may, by how wrong others were."""
+    found = answer(State(FOUR), job("j", 6, 5.0, promise=9.0), Fair())
+    reason = "it takes 10 s on the 4 slots that it may reserve"
+    assert found == RefusePromise("j", 9.0, reason, 10.0)
+    wrong = [job(f"wrong{n}", 1, 1.0) for n in range(9)]
+    late = job("j", 1, 5.0, 50.0, promise=55.5)
+    watch = simulated([*wrong, late], FOUR, simulation=Simulation(noise=1.0, seed=6))
+    assert "as estimates have been wrong so far" in answers(watch.log)["j"].reason
+
+
+def test_a_job_moves_only_where_its_user_may_have_its_promise() -> None:
+    """The quota of the other pool counts, unless the promise is lost there."""
+    limits = {"promises_max_per_user": {"*": 1}}
+    pools = [Pool("a", **limits), Pool("b", **limits), Pool("c"), Pool("d", slots_max=0)]
+    state = State(FOUR, pools)
+    state.at(0.0)
+    for pool in "ab":
+        asking = job(pool, 1, 5.0, promise=90.0, pool=pool, user="ann")
+        found = answer(state, asking, Fair())
+        state.apply(JobArrived(0.0, asking))
+        state.apply(found)
+    refused = {pool: move_refused(state, replace(asking, pool=pool)) for pool in "acd"}
+    assert "in pool 'a', as many as it allows (promises_max_per_user)" in refused["a"]
+    assert (refused["c"], refused["d"]) == ("", "")
+
+
+def test_a_promise_that_is_due_does_not_wait_for_its_input(simulated: Runs) -> None:
+    """It takes a slot anywhere, though it would wait longer for one beside its input."""
+    hosts = Cluster((Host("a", {"task": 1}), Host("b", {"task": 1})))
+    blocks = [Block(frozenset({"a"}))]
+    busy, asking = (
+        Job(name, (Phase("p", Tasks(1, seconds, blocks)),), arrival, promise=promise)
+        for name, seconds, arrival, promise in (("busy", 99.0, 0.0, None), ("j", 5.0, 1.0, 9.0))
+    )
+    watch = simulated([busy, asking], hosts, assigner="delay", waits=(50.0, 50.0))
+    assert watch.state.completed["j"] == 9.0
+    assert broken(watch.log) == {}
 
 
 def test_a_promise_claims_the_share_of_its_pool(simulated: Runs) -> None:

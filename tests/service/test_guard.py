@@ -175,6 +175,21 @@ def test_a_code_logs_in_once(door: Door) -> None:
     assert door.ask("GET", "/login").status == 401
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_link_that_another_site_opens_asks_first(door: Door, site: str) -> None:
+    """Nobody works as somebody else unnoticed; the link on the page that asks logs in."""
+    code = door.ask("POST", "/v1/codes", TOKEN).json
+    asking = door.ask("GET", code["path"], {"sec-fetch-site": site})
+    assert (asking.status, "set-cookie" in asking.headers) == (200, False)
+    assert "refresh" not in asking.headers
+    assert f"'.{code['path']}'" in asking.body.decode()
+    assert "<b>ann</b>" in asking.body.decode()
+    answer = door.ask("GET", code["path"], {"sec-fetch-site": "same-origin"})
+    assert door.ask("GET", "/v1/whoami", {"cookie": answer.cookie}).json["user"] == "ann"
+    used = door.ask("GET", code["path"], {"sec-fetch-site": site})
+    assert used.status == 401
+
+
 def test_only_who_is_known_gets_a_code(door: Door) -> None:
     """Also with a cookie."""
     assert door.ask("POST", "/v1/codes").status == 401

@@ -80,6 +80,26 @@ def test_a_user_has_a_quota(
     until(lambda: submitted(server.url, "--id", "z", *one).exit_code == 0)
 
 
+def test_a_promise_that_was_broken_is_not_broken_again_after_a_restart(
+    make_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it breaks since the job is on hold; released, it runs without."""
+    monkeypatch.chdir(tmp_path)
+    server = make_server("--slots", "1", "--scheduler", "fair")
+    words = ("--time-limit", "60", "--promise", "1h", "--", "sleep", "50")
+    assert submitted(server.url, "--id", "block", "sleep", "50").exit_code == 0
+    assert submitted(server.url, "--id", "a", *words).exit_code == 0
+    until(lambda: promised(server, "a"))
+    server.post("/v1/jobs/a/hold")
+    until(lambda: "pools were changed" in str(server.get("/v1/jobs/a/explain")))
+    server.restart()
+    server.post("/v1/jobs/a/release")
+    until(lambda: "lacks" in str(server.get("/v1/jobs/a/explain")))
+    assert "promised" not in str(server.get("/v1/jobs/a/explain"))
+    for job in ("block", "a"):
+        server.post(f"/v1/jobs/{job}/cancel")
+
+
 def test_a_server_starts_with_a_promised_job_of_several_slots_on_hold(
     make_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

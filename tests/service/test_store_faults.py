@@ -97,7 +97,7 @@ def _without_database(path: Path) -> None:
         (lambda path: os.truncate(path, 9000), "is damaged"),
         (_a_page, "is damaged"),
         (_other, "database of another program"),
-        (_newer, "has version 4, and this slotwise reads up to 3; update it"),
+        (_newer, "has version 5, and this slotwise reads up to 4; update it"),
         (_without_version, "is damaged"),
         (_without_database, "is missing, but its log store.db-wal is not"),
         (lambda path: (path.unlink(), path.mkdir()), "is not a file"),
@@ -143,7 +143,7 @@ def make_old(folder: Path, version: int) -> None:
             database.execute(
                 "INSERT INTO jobs VALUES (?, 'old-' || ?, 'command', '', x'7b7d', NULL, '/h',"
                 " 'default', 'normal', 1.0, NULL, NULL, '[]', 1, 5.0, NULL, NULL, ?, '', NULL,"
-                f" NULL, 0, 0, 1, NULL, 0, '{{}}'{', NULL' * (version > 1)})",
+                f" NULL, 0, 0, 1, NULL, 0, '{{}}'{', NULL' * (version - 1)})",
                 (number, number, state),
             )
         database.execute("INSERT INTO names VALUES ('old', '2')")

@@ -10,8 +10,19 @@ from typing import Any
 import pytest
 
 from sessions.small_calls import PATIENCE
-from slotwise import Job, Phase, PromiseRefused, Session, Tasks, read_log, replay
+from slotwise import (
+    InputError,
+    Job,
+    Phase,
+    Pool,
+    PromiseRefused,
+    Session,
+    Tasks,
+    read_log,
+    replay,
+)
 from slotwise.core.decisions import AcceptPromise, RefusePromise
+from waiting import until
 
 
 def job(name: str, count: int, seconds: float, promise: float, **more: Any) -> Job:
@@ -23,7 +34,9 @@ def test_a_promise_is_accepted_or_refused_with_a_date() -> None:
     """The refused job does not run; asked for again at that date, it is accepted."""
     with Session(2, "fair", log=None) as session:
         kept = session.run(job("kept", 2, 0.3, 30.0))
-        with pytest.raises(PromiseRefused, match="no room; the earliest date") as refused:
+        with pytest.raises(
+            PromiseRefused, match=r"it takes 20 s on .*; the earliest date"
+        ) as refused:
             session.run(job("late", 400, 0.1, 5.0))
         assert refused.value.earliest is not None
         later = refused.value.earliest - time.time()
@@ -71,6 +84,21 @@ def test_the_log_repeats_the_answers(scheduler: str, tmp_path: Any) -> None:
     decisions = [d for turn in read_log(log).turns for d in turn.decisions]
     assert sum(isinstance(d, AcceptPromise) for d in decisions) == 3
     assert not any(isinstance(d, RefusePromise) for d in decisions)
+
+
+def test_a_promised_job_moves_within_the_quota_of_its_user() -> None:
+    """A pool that allows one promise gets no second one by a move."""
+    pools = [Pool("one", promises_max_per_user={"*": 1}), Pool("more")]
+    with Session(1, "fair", pools=pools) as session:
+        first = session.run(job("first", 1, 9.0, 900.0, pool="one", user="ann"))
+        second = session.run(job("second", 1, 9.0, 900.0, pool="more", user="ann"))
+        until(lambda: "promised" in session.explain(second).status)
+        with pytest.raises(InputError, match="'second' has a promise: user 'ann' has 1 open"):
+            session.change(second, pool="one")
+        session.change(first, pool="more")
+        until(lambda: session.explain(first).pool == "more")
+        session.change(second, pool="one")
+        session.close(cancels=True)
 
 
 def test_other_schedulers_refuse() -> None:

@@ -119,7 +119,7 @@ def test_a_future_that_is_done_knows_how_long_and_why_it_waited(tmp_path: Path) 
             first = session.submit(wait_for_file, go)
             until(first.running)
             second = session.submit(abs, -1)
-            until(lambda: second.explain().status == "under way")
+            until(lambda: second.explain().status == "waits")
         second.result(PATIENCE)
         said = second.explain().status
         assert re.fullmatch(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fake_forecasts import FakeForecasts, fake_forecasts
-from slotwise import Calls, Host, InputError, Job, Phase, Pool, Session, Tasks
+from slotwise import Calls, Host, InputError, Job, Phase, Pool, PromiseRefused, Session, Tasks
 from slotwise.forecast.situation import Change
 from waiting import until
 
@@ -76,10 +76,16 @@ WRONG = (
     ({"pools": {"tem": 2}}, "unknown pool 'tem'; did you mean 'team'"),
     ({"pools": {"team": {"weigth": 2}}}, "weigth"),
     ({"pools": {"team": {"slots_min": 2}}}, "above its slots_max"),
+    ({"pools": ["team"]}, "pools is .*; give weights by name"),
+    ({"scheduler": "easy"}, "flex cannot be replaced by easy"),
+    ({"scheduler": 5}, "scheduler is 5"),
     ({"scheduler": "fare"}, "unknown scheduler 'fare'; did you mean 'fair'?"),
     ({"hosts": {"h": "x"}}, "slots is"),
+    ({"hosts": {"h": 0}}, "hosts: 'h' has no slots; give it at least 1"),
+    ({"hosts": {"h": 10**20}}, "hosts: 'h': the cluster has .*; give it at most"),
     ({"hosts": [{"name": "h"}]}, "is not a host"),
     ({"without_hosts": "h"}, "give a list"),
+    ({"without_hosts": 3}, "without_hosts is 3; give a list"),
     ({"job": {"command": ["true"], "slots": 9}}, "9 slots"),
     ({"job": 5}, "is not a job"),
 )
@@ -92,6 +98,15 @@ def test_what_cannot_be_is_refused(asked: Any, given: dict[str, Any], message: s
     with pytest.raises(InputError, match=message):
         session.what_if(**given)
     assert forecasts.changes == []
+
+
+def test_a_promise_counts_in_a_question(asked: Any) -> None:
+    """As in a submission: it is refused with a date, or could be given."""
+    session, _ = asked
+    job = {"command": ["true"], "work": 100.0}
+    with pytest.raises(PromiseRefused, match="the earliest date"):
+        session.what_if({**job, "promise": "5s"})
+    assert session.what_if({**job, "promise": "1d"}).jobs[0].before is None
 
 
 def test_explain_has_the_forecast_of_the_start(asked: Any) -> None:

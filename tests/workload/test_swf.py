@@ -140,7 +140,7 @@ LINE = "1 0 0 9 4 -1 -1 4 9 -1 1 1 1 1 1 1 -1 -1\n"
         (LINE, "line 1: no comment before it states MaxProcs; add '; MaxProcs: N', or"),
         (f"; MaxProcs: many\n{LINE}", "line 2: no comment before it states MaxProcs; add"),
         ("; MaxProcs: 4\n1 2 3\n", "line 2: 3 fields; a line of a log in SWF has 18 numbers"),
-        (f"; MaxProcs: 4\n\n{LINE}{LINE}", "line 4: job number 1 occurs twice; renumber one"),
+        (f"; MaxProcs: 4\n\n{LINE}{LINE}", "line 4: job number '1' occurs twice; rename one"),
         (
             f"; MaxProcs: 4\n{LINE.replace(' 9 4', ' nine 4', 1)}",
             "line 2: run time is 'nine'; expected a number, or -1 if unknown",

@@ -139,15 +139,16 @@ class AttemptLogs:
 class AttemptOutput:
     """What one attempt prints, with the end of its stderr. Implements `Printing`.
 
-    tail  the end of stderr
+    tail   the end of stderr
+    files  its files by stream; None until it prints
     """
 
     __slots__ = (
-        "_files",
         "_job",
         "_launch",
         "_linked",
         "_logs",
+        "files",
         "is_kept",
         "is_shown",
         "tail",
@@ -159,7 +160,7 @@ class AttemptOutput:
         self._logs, self.is_kept = logs, logs is not None
         self.is_shown, self.tail = is_shown, b""
         self._job, self._launch = job, launch
-        self._files: dict[str, _Kept] | None = None
+        self.files: dict[str, _Kept] | None = None
         self._linked: Sequence[tuple[str, str]] = ()
 
     def write(self, stream: str, data: bytes) -> None:
@@ -168,7 +169,7 @@ class AttemptOutput:
             self.tail = (self.tail + data)[-TAIL_BYTES:]
         if self._logs is None:
             return
-        files = self._files = {} if self._files is None else self._files
+        files = self.files = {} if self.files is None else self.files
         kept = files.get(stream)
         if kept is None:
             kept = files[stream] = _Kept(self._logs.path(self._job, self._launch, stream))
@@ -190,8 +191,8 @@ class AttemptOutput:
 
     def close(self) -> None:
         """Close the files, before the job removes or moves its own."""
-        if self._files is not None:
-            for kept in self._files.values():
+        if self.files is not None:
+            for kept in self.files.values():
                 file, kept.file = kept.file, None  # Before a signal can interrupt this.
                 if file is not None:
                     os.close(file)
@@ -204,7 +205,7 @@ class AttemptOutput:
     @property
     def path(self) -> str:
         """The file of stderr, or else of stdout, to name in messages; empty without any."""
-        if self._logs is not None and (self._files or not self.is_shown):
+        if self._logs is not None and (self.files or not self.is_shown):
             for stream in (ERR, OUT):
                 path = self._logs.path(self._job, self._launch, stream)
                 if os.path.exists(path):

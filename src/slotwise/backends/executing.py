@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self
+from typing import NamedTuple, Self
 
 from slotwise.backends.attempt_logs import AttemptLogs, AttemptOutput
 from slotwise.backends.local.memory_watch import Allotment
@@ -33,7 +33,7 @@ from slotwise.core.events import (
     TaskFinished,
     TaskKilled,
 )
-from slotwise.core.job import Job, PhaseId
+from slotwise.core.job import PhaseId
 from slotwise.core.resources import MEMORY
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import last_lines
@@ -158,6 +158,7 @@ class Executing:
         if files := execution.output_files(name, task, attempt):
             output.link(files)
         live.running[name, task] = output
+        limit = execution.job.time_limit
         return Start(
             live.runner_key,
             execution.runner,
@@ -165,10 +166,10 @@ class Executing:
             kept,
             execution.sleeps,
             output,
-            execution.job.time_limit,
+            limit,
             execution.ending_seconds,
-            _allotment(execution.job, launch),
-            execution.seconds_before(name, task),
+            live.allotment(launch) if launch.memory or live.memory else None,
+            0.0 if limit is None else execution.seconds_before(name, task),
             execution.account,
         )
 
@@ -176,11 +177,6 @@ class Executing:
         """The slots that an attempt occupies."""
         live = self._jobs.get(launch.phase.job)
         return 1 if live is None else live.execution.job.by_name[launch.phase.phase].slots
-
-    def unpickles(self, launch: Launch) -> bool:
-        """Whether the result of an attempt is unpickled in this process."""
-        live = self._jobs.get(launch.phase.job)
-        return live is not None and live.execution.unpickles
 
     def grow(self, phase: PhaseId, count: int) -> None:
         """Add tasks to a phase, unless its job is over."""
@@ -198,19 +194,15 @@ class Executing:
                 live.execution.close(succeeded=True)
                 self._forget(live)
 
-    def sleeps(self, launch: Launch) -> bool:
-        """Whether the task of an attempt only sleeps."""
-        return self._jobs[launch.phase.job].execution.sleeps
-
     def finished(
         self, launch: Launch, result: object, seconds: float, peak: int | None = None
     ) -> None:
         """Store the result of an attempt; commit the job if it was the last task."""
         live = self._jobs[launch.phase.job]
         output = live.end_output(launch)
-        if output is not None and output.is_shown and (path := output.path):
-            live.execution.printed(launch.phase.phase, launch.task, path)
-        if live.is_broken(launch):
+        if output is not None and output.is_shown and output.files:
+            live.execution.printed(launch.phase.phase, launch.task, output.path)
+        if live.broken and live.is_broken(launch):
             self.killed(launch)
         elif live.given_up:
             self._done(live, launch, seconds, peak)
@@ -218,7 +210,7 @@ class Executing:
             self._store(live, launch, result, seconds, peak)
         else:
             with undisturbed():  # No signal between the commit and its record.
-                self._store(live, launch, result, seconds, peak)
+                self._store(live, launch, result, seconds, peak, is_last=True)
 
     def failed(
         self,
@@ -331,7 +323,8 @@ class Executing:
 
     def finish_commits(self) -> None:
         """Report the last tasks of jobs whose commits have ended."""
-        for launch, seconds, peak, error in self._commits.ended():
+        while self._commits.ended:
+            launch, seconds, peak, error = self._commits.take()
             live = self._jobs[launch.phase.job]
             later, live.later = live.later, None
             for attempt in later or ():
@@ -378,15 +371,22 @@ class Executing:
         return "", True
 
     def _store(
-        self, live: LiveJob, launch: Launch, result: object, seconds: float, peak: int | None
+        self,
+        live: LiveJob,
+        launch: Launch,
+        result: object,
+        seconds: float,
+        peak: int | None,
+        *,
+        is_last: bool = False,
     ) -> None:
-        """Store a result, and commit the job if it was the last one."""
+        """Store a result, and commit the job if it is the last one."""
         name, task, execution = launch.phase.phase, launch.task, live.execution
         try:
             execution.finished(name, task, launch.attempt, result)
             if execution.waits:
                 seconds -= execution.waited(name, task, launch.attempt)
-            if live.is_last:
+            if is_last:
                 if live.writes:
                     live.later = []
                     commit = partial(execution.close, succeeded=True)
@@ -474,14 +474,6 @@ class Executing:
             self._forget_runner(job, live.folders)
 
 
-def _allotment(job: Job, launch: Launch) -> Allotment | None:
-    """The memory that an attempt gets: what is learned, or else what its phase requests."""
-    if launch.memory:
-        return Allotment(launch.memory)  # An estimate may be too low to be a limit.
-    memory = job.by_name[launch.phase.phase].needs.get(MEMORY)
-    return None if memory is None else Allotment(memory, job.memory_limit)
-
-
 def _with_output(reason: str, output: AttemptOutput) -> str:
     """The reason of a failure with the end of stderr, if that was not shown, and its file."""
     if not output.is_shown:
@@ -522,6 +514,7 @@ class LiveJob:
     writes   whether it is closed in a thread, which commits its output
     places   the host that stores the output of each done task, by phase and number
     later    during the commit of the output, the attempts to discard afterwards; else None
+    memory   what the phases request that request some
     """
 
     execution: Execution
@@ -537,6 +530,7 @@ class LiveJob:
     writes: bool = False
     places: dict[tuple[str, int], str] = field(default_factory=dict)
     later: list[Launch] | None = None
+    memory: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, execution: Execution) -> Self:
@@ -552,6 +546,7 @@ class LiveJob:
             open=still_open,
             folders=execution.folders,
             writes=execution.closes_in_thread,
+            memory={p.name: p.needs[MEMORY] for p in execution.job.phases if MEMORY in p.needs},
         )
 
     @property
@@ -576,6 +571,13 @@ class LiveJob:
             ):
                 return done
         return sorted(needed)
+
+    def allotment(self, launch: Launch) -> Allotment | None:
+        """The memory that an attempt gets: what is learned, or else what its phase requests."""
+        if launch.memory:
+            return Allotment(launch.memory)  # An estimate may be too low to be a limit.
+        memory = self.memory.get(launch.phase.phase)
+        return None if memory is None else Allotment(memory, self.execution.job.memory_limit)
 
     def end_output(self, launch: Launch) -> AttemptOutput | None:
         """Close the output of an attempt that has ended, and return it if it had any."""
@@ -612,16 +614,25 @@ class LiveJob:
             self.execution.discard(launch.phase.phase, launch.task, launch.attempt)
 
 
+class Committed(NamedTuple):
+    """A commit that has ended: the last attempt, its seconds and its peak, and the error."""
+
+    launch: Launch
+    seconds: float
+    peak: int | None
+    error: BaseException | None
+
+
 class Commits:
     """The commits in progress, one for each job, in threads that do not block other jobs.
 
-    `wake` is called by each thread at its end.
+    `wake` is called by each thread at its end, and `ended` are those that were not taken out.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._threads: dict[str, tuple[threading.Thread, Launch]] = {}
-        self._ended: deque[tuple[Launch, float, int | None, BaseException | None]] = deque()
+        self.ended: deque[Committed] = deque()
 
     def begin(
         self, close: Callable[[], None], launch: Launch, seconds: float, peak: int | None
@@ -634,7 +645,7 @@ class Commits:
                 close()
             except BaseException as error:
                 problem = error
-            self._ended.append((launch, seconds, peak, problem))
+            self.ended.append(Committed(launch, seconds, peak, problem))
             self._wake()
 
         job = launch.phase.job
@@ -642,12 +653,11 @@ class Commits:
         self._threads[job] = thread, launch
         thread.start()
 
-    def ended(self) -> Iterator[tuple[Launch, float, int | None, BaseException | None]]:
-        """For each ended commit: the last attempt, its seconds and its peak, and the error."""
-        while self._ended:
-            launch, seconds, peak, error = self._ended.popleft()
-            self._threads.pop(launch.phase.job)[0].join()
-            yield launch, seconds, peak, error
+    def take(self) -> Committed:
+        """Take out one that has ended."""
+        committed = self.ended.popleft()
+        self._threads.pop(committed.launch.phase.job)[0].join()
+        return committed
 
     def join(self) -> None:
         """Wait for the commits in progress."""

@@ -101,8 +101,8 @@ class LiveBackend(ABC):
                 execution.close(succeeded=False)
             raise
         self._jobs = Executing(
-            now=lambda: self.now,
-            report=lambda event: self._events.append(event),
+            now=lambda: time.monotonic() - self._zero,
+            report=self._events.append,
             wake=self._workers.wake,
             forget=self._forget,
             logs=logs,
@@ -157,15 +157,15 @@ class LiveBackend(ABC):
         Attempts that still run at the end of their grace period are killed and reported at
         once.
         """
-        due = inf if until is None else until
-        due = min(due, self.inbox.next_at)
+        next_at = self.inbox.next_at
+        due = next_at if until is None else min(until, next_at)
         while True:
-            wake = min(due, self._monitor.next_check, self.inbox.next_at, self._limits.next_at)
+            wake = min(due, self._monitor.next_check, next_at, self._limits.next_at)
             if self._ends:
                 wake = min([wake, *self._due_ends().values()])
-            timeout = 0.0 if self._events else max(0.0, wake - self.now)
+            timeout = 0.0 if self._events else max(0.0, wake + self._zero - time.monotonic())
             outcomes = self._workers.wait(timeout)
-            now = self.now
+            now = time.monotonic() - self._zero
             if self._monitor.unresponsive:
                 outcomes = self._not_abandoned(outcomes)
             if self._monitor.next_check <= now:
@@ -183,8 +183,10 @@ class LiveBackend(ABC):
                 self._remove_drained()
             self._take_arrivals(now)
             if self._events or due <= now:
-                events, self._events = self._events, []
+                events = self._events.copy()
+                self._events.clear()
                 return events
+            next_at = self.inbox.next_at
 
     def _forget(self, key: str, folders: tuple[str, ...]) -> None:
         """Drop the runner of a job that is over, and remove its folders on hosts."""
@@ -196,6 +198,8 @@ class LiveBackend(ABC):
         A function of `Ask` sees the state after all earlier entries. Its own events, like a
         change of hosts, are applied to the state before the next entry is taken.
         """
+        if self.inbox.next_at > now and not self._deferred.waiting:
+            return
         for entry in self.inbox.take(now):
             if isinstance(entry, HostChange):
                 self._change_hosts(entry)
@@ -333,7 +337,7 @@ class LiveBackend(ABC):
         if start.time_limit is not None:
             begun = self.now - start.seconds_before
             self._limits.begin(slot, start.time_limit, start.ending_seconds, begun)
-        self._monitor.take_stopped(slot)
+        self._monitor.seconds_stopped.pop(slot, None)
         key, runner = start.runner_key, start.runner
         try:
             conditions = Conditions(
@@ -382,8 +386,7 @@ class LiveBackend(ABC):
 
     def _kill(self, slot: int) -> None:
         self._workers.kill(slot)
-        why = self._limits.exceeded(slot)
-        launch = self._release(slot)
+        launch, why = self._ended(slot)
         if why:
             self._jobs.failed(launch, self._placed(why, launch.host))
         else:
@@ -391,9 +394,13 @@ class LiveBackend(ABC):
 
     def _release(self, slot: int) -> Launch:
         """Free the slots of an attempt that is over; returns its launch."""
+        return self._ended(slot)[0]
+
+    def _ended(self, slot: int) -> tuple[Launch, str]:
+        """The same; returns also why it has failed if it exceeded its time limit, or ""."""
         self._ends.pop(slot, None)
-        self._limits.end(slot)
-        return self._slots.release(slot)
+        why = self._limits.end(slot)
+        return self._slots.release(slot), why
 
     def _abandon(self, slot: int, reason: str) -> None:
         """Report the attempt in a slot of an unresponsive host as lost; it may still run."""
@@ -443,18 +450,18 @@ class LiveBackend(ABC):
         if outcome.slot in self._slots.abandoned:  # Its host has just become overdue.
             self._free_abandoned(outcome.slot)
             return
-        why = self._limits.exceeded(outcome.slot)
-        launch = self._release(outcome.slot)
+        launch, why = self._ended(outcome.slot)
         if why:
             self._jobs.failed(launch, self._placed(why, launch.host))
             return
-        outcome = outcome.opened(unpickles=self._jobs.unpickles(launch))
+        execution = self._jobs[launch.phase.job].execution
+        outcome = outcome.opened(unpickles=execution.unpickles)
         if outcome.status == "stopped":
             assert isinstance(outcome.value, bytes | bytearray)
-            work = self._computed(launch, outcome) * self._slots.host_of[outcome.slot].speed
+            work = self._computed(execution, outcome) * self._slots.host_of[outcome.slot].speed
             self._jobs.stopped(launch, outcome.value, work)
         elif outcome.status == "done":
-            seconds = self._computed(launch, outcome)
+            seconds = self._computed(execution, outcome)
             self._jobs.finished(launch, outcome.value, seconds, outcome.peak or None)
         else:
             reason, is_dead = outcome.value, outcome.status in ("lost", "exited", "short")
@@ -464,11 +471,11 @@ class LiveBackend(ABC):
             is_own, peak = outcome.status == "exited", outcome.peak or None
             self._jobs.failed(launch, reason, lost=is_dead, is_own=is_own, peak=peak)
 
-    def _computed(self, launch: Launch, outcome: Reply) -> float:
+    def _computed(self, execution: Execution, outcome: Reply) -> float:
         """The seconds of an attempt, less those while it was stopped by another process."""
-        stopped = self._monitor.take_stopped(outcome.slot)
-        sleeps = self._jobs.sleeps(launch)  # A sleep continues while its process is stopped.
-        return outcome.seconds if sleeps else max(0.0, outcome.seconds - stopped)
+        stopped = self._monitor.seconds_stopped.pop(outcome.slot, 0.0)
+        # A sleep continues while its process is stopped.
+        return outcome.seconds - (0.0 if execution.sleeps else min(stopped, outcome.seconds))
 
 
 class TimeLimits:
@@ -488,14 +495,10 @@ class TimeLimits:
         self._running[slot] = begun + limit, limit, ending_seconds
         self.next_at = min(self.next_at, begun + limit)
 
-    def end(self, slot: int) -> None:
-        """The attempt in a slot is over, or lost."""
+    def end(self, slot: int) -> str:
+        """The attempt in a slot is over, or lost; why it failed if it exceeded its limit."""
         self._running.pop(slot, None)
-        self._exceeded.pop(slot, None)
-
-    def exceeded(self, slot: int) -> str:
-        """The reason of the failure of an attempt that has exceeded its limit, or ""."""
-        limit = self._exceeded.get(slot)
+        limit = self._exceeded.pop(slot, None)
         return "" if limit is None else exceeded(limit)
 
     def take_due(self, now: float, stopping: Container[int]) -> Iterator[tuple[int, float]]:

@@ -32,12 +32,29 @@ def _imports() -> None:
     """Do nothing, for the same reason."""
 
 
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", "--out", help="The workload file to write; needed."),
+]
+
+
+def _checked(output: Path | None, *traces: Path) -> Path:
+    """The file to write. InputError if none is named, or if it must not be replaced."""
+    if output is None:
+        raise InputError("-o is missing; name the workload file to write, as in -o jobs.yaml")
+    for trace in traces:
+        if is_same_file(output, trace):
+            raise InputError(f"-o is the trace {str(trace)!r} itself; name another file")
+    refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
+    return output
+
+
 @imports.command(name="swim")
 def _swim(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A SWIM trace, such as FB-2010.")
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The workload file to write.")],
+    output: Output = None,
     hosts: Annotated[int, typer.Option(min=1, help="Number of hosts.")] = 3000,
     slots_per_host: Annotated[
         int, typer.Option(min=1, help="Slots of each host, for any kind of task.")
@@ -65,9 +82,7 @@ def _swim(
 
     `slotwise trace import swim FB-2010_samples_24_times_1hr_0.tsv -o day.yaml --first 1000`
     """
-    if is_same_file(output, file):
-        raise InputError(f"-o is the trace {str(file)!r} itself; name another file")
-    refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
+    output = _checked(output, file)
     rates = SwimRates()
     jobs = read_swim(file, rates, first=first)
     cluster = racked_cluster(hosts, slots=slots_per_host, hosts_a_rack=hosts_per_rack)
@@ -88,9 +103,7 @@ def _swim(
 def _openb(
     pods: Annotated[Path, typer.Argument(metavar="PODS", help="The list of pods, in CSV.")],
     nodes: Annotated[Path, typer.Argument(metavar="NODES", help="The list of nodes, in CSV.")],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", "--out", help="The workload file to write.")
-    ],
+    output: Output = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Import only this number of jobs, from the start.")
     ] = None,
@@ -106,10 +119,7 @@ def _openb(
 
     `slotwise trace import openb pods.csv nodes.csv -o gpu.yaml --jobs 300 --hosts 20`
     """
-    for path in (pods, nodes):
-        if is_same_file(output, path):
-            raise InputError(f"-o is the trace {str(path)!r} itself; name another file")
-    refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
+    output = _checked(output, pods, nodes)
     cluster = read_nodes(nodes, hosts=hosts)
     found = read_pods(pods, cluster, first=jobs)
     write_workload(found.jobs, output, cluster=cluster)
@@ -126,9 +136,7 @@ def _swf(
         Path,
         typer.Argument(metavar="FILE", help="A log in the Standard Workload Format."),
     ],
-    output: Annotated[
-        Path, typer.Option("-o", "--output", "--out", help="The workload file to write.")
-    ],
+    output: Output = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Import only this number of jobs, from the start.")
     ] = None,
@@ -153,9 +161,7 @@ def _swf(
 
     `slotwise trace import swf KTH-SP2.swf -o kth.yaml --true-times`
     """
-    if is_same_file(output, file):
-        raise InputError(f"-o is the log {str(file)!r} itself; name another file")
-    refuse_foreign(output, MARK.encode(), f"-o {str(output)!r}")
+    output = _checked(output, file)
     found = read_swf(
         file, nodes=nodes, processors=processors, true_times=true_times, first=jobs
     )

@@ -28,12 +28,11 @@ class Costs(Sequence[Cost]):
     """
 
     def __init__(self, costs: Sequence[Cost]) -> None:
-        self._costs = tuple(costs)
-        count = len(self._costs)
+        count = len(costs)
         slope, origin, floor = np.zeros(count), np.zeros(count), np.full(count, -inf)
         stairs: dict[int, Sequence[tuple[float, float]]] = {}
         others: list[int] = []
-        for j, cost in enumerate(self._costs):
+        for j, cost in enumerate(costs):
             match cost:
                 case Line(rise, begin):
                     slope[j], origin[j] = rise, begin
@@ -43,7 +42,25 @@ class Costs(Sequence[Cost]):
                     stairs[j] = steps
                 case _:
                     others.append(j)
-        self.shapes = CostShapes(slope, origin, floor, *_stairs(stairs, np.zeros(count)))
+        shapes = CostShapes(slope, origin, floor, *_stairs(stairs, np.zeros(count)))
+        self._arrange(shapes, others, stairs, costs)
+
+    @classmethod
+    def of_hinges(cls, slope: Floats, due: Floats) -> Costs:
+        """The costs `Hinge(slope[j], due[j])`; objects for them are made only if read."""
+        made, zeros = cls.__new__(cls), np.zeros(len(slope))
+        made._arrange(CostShapes(slope, due, zeros, *_stairs({}, zeros)), [], {}, None)
+        return made
+
+    def _arrange(
+        self,
+        shapes: CostShapes,
+        others: list[int],
+        stairs: Collection[int],
+        costs: Sequence[Cost] | None,
+    ) -> None:
+        count, slope = len(shapes.slope), shapes.slope
+        self.shapes, self._given = shapes, costs
         # As `met_until`, for arrays.
         self.until: Floats = self.shapes.instants + MET * np.abs(self.shapes.instants)
         self._slope = np.where(slope > 0, slope, 1.0)
@@ -53,11 +70,23 @@ class Costs(Sequence[Cost]):
         self._ends = np.column_stack((self.shapes.instants, np.full(count, inf)))
         self._rows = np.arange(count)
 
+    @cached_property
+    def _costs(self) -> tuple[Cost, ...]:
+        if self._given is not None:
+            return tuple(self._given)
+        shapes = zip(self.shapes.slope.tolist(), self.shapes.origin.tolist(), strict=True)
+        return tuple(Hinge(slope, due) for slope, due in shapes)
+
     @property
     def are_lines(self) -> bool:
         """Whether every cost is a straight line."""
         is_plain = self.are_known and not self._has_stairs
         return is_plain and bool(np.all(self.shapes.floor == -inf))
+
+    @property
+    def are_steps(self) -> bool:
+        """Whether every cost has steps."""
+        return bool(self._is_stairs.all())
 
     @property
     def are_known(self) -> bool:
@@ -152,7 +181,7 @@ class Costs(Sequence[Cost]):
         return CostShapes(known.slope, known.origin, known.floor, *_stairs(stairs, base))
 
     def __len__(self) -> int:
-        return len(self._costs)
+        return len(self._slope)
 
     def __iter__(self) -> Iterator[Cost]:
         return iter(self._costs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import cast
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Launch, Locality
@@ -82,7 +81,8 @@ class PhaseState(ShareNode):
     pending until a `Retry`, which follows at the instant that is noted for each.
 
     Each task takes its `request` of one host; `needs` is the part of it beside slots. If its
-    `memory` is learned, both change: what a running task has is `held`.
+    `memory` is learned, both change: what a running task has is `held`. `stated` is that part
+    as the phase states it.
     `running`, `slots_on_lost_hosts`, `demand` and `max_share` count slots, `width` of them for
     each task. A phase `is_wide` if one free slot does not decide whether it can launch: a task
     takes several or has needs, or it is a gang. A gang launches all of its tasks, or none while
@@ -121,8 +121,8 @@ class PhaseState(ShareNode):
         *("is_limited", "is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share"),
         *("kept_host", "memory", "needs"),
         *("lacks_input", "launches", "level", "limits", "max_share", "pending", "phase"),
-        *("pool", "request", "shares", "slot_kind", "stopping", "successors", "waited"),
-        *("waits_for", "width", "work"),
+        *("pool", "request", "shares", "slot_kind", "stated", "stopping", "successors"),
+        *("waited", "waits_for", "width", "work"),
     )
 
     def __init__(
@@ -148,7 +148,8 @@ class PhaseState(ShareNode):
         self.is_gang = phase.is_gang
         self.is_broken = False
         self.slot_kind = cluster.slot_kind(phase.kind)
-        self.set_needs(phase.needs)
+        self.stated = phase.needs
+        self.set_needs(self.stated)
         self.memory: MemoryRequest | None = None  # unless it is learned
         self.waits_for = set(phase.waits_for)
         self.is_pinned = phase.continues is not None
@@ -217,8 +218,8 @@ class PhaseState(ShareNode):
     def held(self, launch: Launch) -> Resources:
         """What an attempt that was launched has of its host beside slots."""
         if not launch.memory:
-            return self.phase.needs
-        return Resources({**self.phase.needs, MEMORY: launch.memory})
+            return self.stated
+        return Resources({**self.stated, MEMORY: launch.memory})
 
     @property
     def able(self) -> Iterable[Resources]:
@@ -226,7 +227,7 @@ class PhaseState(ShareNode):
 
         Of tasks that continue others only the least of these: they cannot go to a larger one.
         """
-        stated = Resources({self.slot_kind: self.width, **self.phase.needs})
+        stated = Resources({self.slot_kind: self.width, **self.stated})
         hosts = [host for host in self._cluster.hosts if self.allows(host.name)]
         found = [host.amounts for host in hosts if host.amounts.holds(stated)]
         if self.is_pinned and found:
@@ -267,7 +268,7 @@ class PhaseState(ShareNode):
         """The most slots that it can hold on the hosts where its tasks may run."""
         most = self.phase.slots_most
         if self.phase.hosts:
-            stated = with_slots(self.slot_kind, self.width, self.phase.needs)
+            stated = with_slots(self.slot_kind, self.width, self.stated)
             hosts = [host for host in self._cluster.hosts if self.allows(host.name)]
             most = min(most, sum(host.amounts.times(stated) for host in hosts) * self.width)
         return most
@@ -698,7 +699,7 @@ def check_phase(phase: PhaseState) -> None:
 
 def phases_below(pool: PoolState) -> Iterator[PhaseState]:
     """The phases below a pool with pending tasks, in the order in which they are served."""
-    return cast("Iterator[PhaseState]", pool.walk())
+    return pool.walk()  # type: ignore[return-value]  # `PhaseBelow` is what pools see of it.
 
 
 def sorted_below(pool: PoolState, phases: Iterable[PhaseState]) -> list[PhaseState]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from math import exp, log, sqrt
+from statistics import NormalDist
 from typing import Literal, NamedTuple, Self, TypeVar
 
 from slotwise.core.decisions import Launch
@@ -35,7 +36,8 @@ class PhaseWork:
     """
 
     __slots__ = (
-        *("_each", "_elapsed_base", "_finished", "_idle", "_is_stated", "_kept", "_known"),
+        *("_author", "_each", "_elapsed_base", "_finished", "_idle", "_is_stated", "_kept"),
+        "_known",
         *("_known_at", "_mean", "_measured", "_observed", "_of_job", "_program"),
         *("_running", "_scale", "_source", "_speed", "_total", "_works", "learned"),
     )
@@ -53,6 +55,7 @@ class PhaseWork:
         self._known, self._known_at = (0.0, 0.0), NEVER
         self._idle: float | None = None  # the work left, once it was asked for while none ran
         self._program = job.program, phase.name
+        self._author = job.user or "", job.program
         self._of_job = learned.of_job(job.id) if len(job.phases) > 1 else None
         self._measured: Measured | None = None
         self._finished = 0.0  # estimated, of done tasks
@@ -131,10 +134,9 @@ class PhaseWork:
             finished = self._finished if self._works is not None else self._each * done
             ratio = max(self._observed, MIN_WORK) / max(finished, MIN_WORK)
             return Normal(log(ratio), WITHIN / done), WITHIN
-        learned = self.learned.peek()
-        found = learned.estimate(self._source, self._of_job, self._scale).log
-        variance = found.variance * (1 + COUNT / max(1, learned.count))
-        return Normal(found.mean - log(max(self._mean, MIN_WORK)), variance), WITHIN
+        scale = log(max(self._mean, MIN_WORK))
+        one = Measured(self._source, self._of_job, scale, self._is_stated, self._author)
+        return self.learned.peek().error(one), WITHIN
 
     @property
     def stated(self) -> float | None:
@@ -162,7 +164,9 @@ class PhaseWork:
             return
         if self._measured is None:
             scale = log(self._mean)
-            self._measured = Measured(self._source, self._of_job, scale, self._is_stated)
+            self._measured = Measured(
+                self._source, self._of_job, scale, self._is_stated, self._author
+            )
         self.learned.note(self._measured, self._observed / finished)
 
     def _left(
@@ -274,6 +278,15 @@ ALIKE = Normal(0.0, 0.25)
 a factor of 1.65 or more. Of predictions from earlier runs, 8 to 23 % are wrong by 2 or more on
 the traces of 3Sigma (EuroSys 2018)."""
 
+NEWEST_MAX = 100
+"""How many phases say by how much bounds on errors were exceeded."""
+
+SURE = 0.99
+"""The part of phases whose error is at most the bound on it, which promises rely on."""
+
+DEVIATIONS = NormalDist().inv_cdf(SURE)
+"""Standard deviations of the bound."""
+
 TRUSTED = Normal(0.0, 0.0)
 """The error of stated work before any task has finished."""
 
@@ -325,24 +338,31 @@ class Measured:
 
     scale      the logarithm of the estimated work of its tasks
     is_stated  whether this was stated, or is the default
+    author     user and program of its job, whose stated work is wrong alike
     """
 
-    __slots__ = ("_entries", "_value", "is_stated", "job", "scale", "source")
+    __slots__ = ("_entries", "_value", "author", "is_stated", "job", "scale", "source")
 
     def __init__(
-        self, source: TaskSource, job: OfJob | None, scale: float, is_stated: bool
+        self,
+        source: TaskSource,
+        job: OfJob | None,
+        scale: float,
+        is_stated: bool,
+        author: tuple[str, str] = ("", ""),
     ) -> None:
         """`job`: None if it has no other phases."""
         self.source, self.job, self.scale, self.is_stated = source, job, scale, is_stated
+        self.author = author
         self._value = 0.0
-        self._entries: list[tuple[Sums, int, float]] = []
+        self._entries: list[tuple[Sums | Newest, int, float]] = []
 
     @property
     def is_new(self) -> bool:
         """Whether it is in no sums yet."""
         return not self._entries
 
-    def enter(self, value: float, sums: Sums, shift: float) -> None:
+    def enter(self, value: float, sums: Sums | Newest, shift: float) -> None:
         """Add the logarithm of its factor, plus `shift`, to sums."""
         self._value = value
         self._entries.append((sums, sums.add(value + shift), shift))
@@ -353,6 +373,32 @@ class Measured:
         for sums, number, shift in self._entries:
             sums.change(number, old + shift, value + shift)
         return value - old
+
+
+class Newest:
+    """The newest of some values."""
+
+    __slots__ = ("_added", "_of")
+
+    def __init__(self) -> None:
+        self._added, self._of = 0, dict[int, float]()
+
+    @property
+    def values(self) -> Iterable[float]:
+        """Those that are kept."""
+        return self._of.values()
+
+    def add(self, value: float) -> int:
+        """Add a value. Its number, for `change`."""
+        self._added += 1
+        self._of[self._added] = value
+        self._of.pop(self._added - NEWEST_MAX, None)
+        return self._added
+
+    def change(self, number: int, old: float, new: float) -> None:
+        """Replace the value of this number, if it is kept."""
+        if number in self._of:
+            self._of[number] = new
 
 
 class OfProgram:
@@ -396,7 +442,9 @@ class Learned:
         self._pools: dict[Key, Sums] = {}
         self._programs: dict[Key, OfProgram] = {}
         self._within = Sums()
-        self._stated = Sums()
+        self._stated, self._within_authors = Sums(), Sums()
+        self._authors: dict[Key, Sums] = {}
+        self._exceeded = Newest()
         self._last_job, self._last = "", OfJob()
         self._is_read = False
         self._by_stated, self._by_alike = Slope(1.0), Slope(0.0)
@@ -476,6 +524,37 @@ class Learned:
             found = self._corrected(scale, error, found)
         return Estimate.of(found)
 
+    def error(self, phase: Measured) -> Normal:
+        """The logarithm of real over stated work of a phase, before any of its tasks is done.
+
+        The errors of its user and program count more than those of all, and the variance is
+        larger than that of an estimate as long as few phases are known.
+        """
+        self._is_read = True
+        if self._pending:
+            self._add_pending()
+        return self._error_of(phase)
+
+    @property
+    def exceeded(self) -> Iterable[float]:
+        """By how much the newest phases exceeded the bounds on their errors, as logarithms."""
+        return self._exceeded.values
+
+    def _error_of(self, phase: Measured) -> Normal:
+        of_job = phase.job if phase.job is not None and phase.job.count else None
+        if phase.is_stated:
+            error, own = self._stated.next(TRUSTED), self._authors.get(phase.author)
+            if own is not None and error.variance:
+                error = own.next_member(error, self._within_authors.next(ALIKE))
+            if of_job is not None:
+                error = self._by_stated.next(of_job.by_stated / of_job.count, error)
+        else:
+            alike = self._alike(phase.source).log
+            if of_job is not None and self._knows_enough:
+                alike = self._by_alike.next(of_job.by_alike / of_job.count, alike)
+            error = Normal(alike.mean - phase.scale, alike.variance)
+        return Normal(error.mean, error.variance * (1 + COUNT / max(1, self._count)))
+
     def origin(self, is_stated: bool) -> Origin:
         """What the estimate for a phase without finished tasks is based on."""
         if is_stated:
@@ -546,6 +625,8 @@ class Learned:
 
     def _enter(self, phase: Measured, value: float) -> None:
         """Add a phase to the sums, and what it shows of the phases of its job."""
+        if phase.is_stated:
+            phase.enter(value, self._exceeded, -bound_of(self._error_of(phase)))
         if phase.job is not None:
             self._enter_in_job(phase, phase.job, value)
         self._count += 1
@@ -556,6 +637,10 @@ class Learned:
         self._update_wider(phase.source)
         if phase.is_stated:
             phase.enter(value, self._stated, 0.0)
+            if any(phase.author):
+                if (known := self._authors.get(phase.author)) is not None:
+                    phase.enter(value, self._within_authors, -known.mean)
+                phase.enter(value, _used(self._authors, phase.author, Sums), 0.0)
 
     def _sums_of(self, source: TaskSource) -> list[Sums]:
         """Those of its program, or the wider ones if it has none."""
@@ -582,6 +667,11 @@ class Learned:
         of_job.count += 1
         of_job.by_alike += by_alike
         of_job.by_stated += by_stated
+
+
+def bound_of(error: Normal) -> float:
+    """What the logarithm of an error does not exceed, at the confidence."""
+    return error.mean + DEVIATIONS * sqrt(error.variance)
 
 
 def _pool(source: TaskSource) -> Key:

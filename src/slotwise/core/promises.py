@@ -41,15 +41,13 @@ from slotwise.core.events import (
 from slotwise.core.job import Job
 from slotwise.core.objective import met_until
 from slotwise.core.phase_state import PhaseState
-from slotwise.core.phase_work import PhaseWork
+from slotwise.core.phase_work import SURE, PhaseWork
 from slotwise.core.pool_state import PoolState, path_to
 from slotwise.core.tolerances import CLOSE, ROUNDING
 
 CONFIDENCE = 0.95
-"""The part of cases in which running tasks hold at most the slots that are assumed."""
-
-SURE = 0.99
-"""The same of the work of a promised job: together they keep 95 % of the promises."""
+"""The part of cases in which running tasks hold at most the slots that are assumed. With `SURE`,
+which is that of the work of a promised job, it keeps 95 % of the promises."""
 
 STANDARD = NormalDist()
 
@@ -75,8 +73,12 @@ FAR_TAIL = 1e-9
 # How long tasks take at most, at the confidence.
 
 
-def factor_of(work: PhaseWork, done: int, rounds: int = 1, at_once: int = 1) -> float:
+def factor_of(
+    work: PhaseWork, done: int, rounds: int = 1, at_once: int = 1, margin: float = 0.0
+) -> float:
     """The real over the stated work of the tasks of a phase, at the confidence.
+
+    margin  by how much errors exceed their bounds of late, as a logarithm
 
     They run one after another in `rounds`, and `at_once` such rows end when the last of them
     does: what all tasks have in common counts once, what is of each counts by its extremes.
@@ -84,7 +86,7 @@ def factor_of(work: PhaseWork, done: int, rounds: int = 1, at_once: int = 1) -> 
     error, within = work.error(done)
     common, single = STANDARD.inv_cdf(SURE), STANDARD.inv_cdf(SURE ** (1 / at_once))
     variance = common * common * error.variance + single * single * within / rounds
-    return exp(error.mean + sqrt(variance))
+    return exp(error.mean + sqrt(variance) + margin)
 
 
 class Lasting(NamedTuple):

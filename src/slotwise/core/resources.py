@@ -83,8 +83,11 @@ class Resources(Mapping[str, int]):
 
     def holds(self, request: Resources) -> bool:
         """Whether a request fits into these amounts. O(names in the request)."""
-        amounts = self._amounts
-        return all(amounts.get(name, 0) >= amount for name, amount in request.pairs)
+        amounts = self._amounts  # A loop: this is asked several times at each decision.
+        for name, amount in request.pairs:  # noqa: SIM110
+            if amounts.get(name, 0) < amount:
+                return False
+        return True
 
     def times(self, request: Resources) -> int:
         """How many of these requests, not empty, fit at once. O(names in the request)."""

@@ -27,17 +27,17 @@ CASES_MIN = 10
 REPLAYED_FROM = 5
 """The candidates are compared on the cases that had at least this many before them."""
 
-PADDING = 16 << 20
+PADDING = 32 << 20
 """Bytes added to each estimate: a factor says little about tasks that need almost nothing."""
 
-MARGINS = (1.02, 1.05, 1.1)
+MARGINS = (1.02, 1.1, 1.3)
 """The factors that are tried for each base."""
 
 FAILURE_COST = 20
 """What an attempt without enough memory costs in the comparison, in mean peaks."""
 
 NEAREST_MIN = 5
-"""The nearest cases are at least this many, and 2 sqrt n of n."""
+"""The nearest cases are at least this many, and 2.5 sqrt n of n."""
 
 LINEAR = 0.9
 """A line is continued beyond the sizes seen if size and peak correlate by more than this."""
@@ -50,6 +50,13 @@ RETRY_MARGIN = 1.1
 
 GROWTH = 1.5
 """Each retry gets at least this multiple of what the attempt before it had."""
+
+CAUTION = 0.1
+"""Added to the margin of a type by each task that had too little, or would have now."""
+
+FADING = 0.99
+"""This part of what was added stays after each task that had enough: about one failure in a
+hundred tasks keeps it up."""
 
 SIZES_TRIED = 64
 """The number of sizes for which one estimate for many tasks is made."""
@@ -75,13 +82,14 @@ class LearnedMemory:
         self._sums = _Sums()
         self._line: tuple[float, float] | None = None
         self._largest = 0  # The largest peak of the kept cases.
+        self._caution = 0.0  # What failures have added to the margin.
 
     @classmethod
     def of(cls, cases: Iterable[Case]) -> Self:
         """What these cases teach, in their order: the inverse of `plain`.
 
-        Equal to the original unless that has forgotten cases, which still count in its choice
-        among the candidates.
+        Equal to the original unless that has forgotten cases, or attempts have failed, which
+        still count in its choice among the candidates and in its margin.
         """
         learned = cls()
         for size, peak in cases:
@@ -98,13 +106,22 @@ class LearnedMemory:
             for size, peak in zip(sizes, peaks, strict=True)
         ]
 
-    def note(self, peak_bytes: int, input_bytes: int | None = None) -> None:
-        """Learn from a finished task. Call it in the order in which they end."""
+    def note(
+        self, peak_bytes: int, input_bytes: int | None = None, has_failed: bool = False
+    ) -> None:
+        """Learn from a finished task. Call it in the order in which they end.
+
+        `has_failed`: an attempt of it had too little, whatever it would get now.
+        """
         assert peak_bytes >= 0
         assert input_bytes is None or input_bytes >= 0
         if self._noted >= REPLAYED_FROM:
             mean = self._sums.peak / self._count
-            for k, allocated in enumerate(self._candidates(input_bytes)):
+            candidates = self._candidates(input_bytes)
+            if self._noted >= CASES_MIN:
+                lacked = has_failed or peak_bytes > self._chosen(input_bytes, candidates)
+                self._caution = self._caution + CAUTION if lacked else FADING * self._caution
+            for k, allocated in enumerate(candidates):
                 is_enough = peak_bytes <= allocated
                 vain = allocated - peak_bytes if is_enough else allocated + FAILURE_COST * mean
                 self._costs[k] += vain
@@ -115,12 +132,7 @@ class LearnedMemory:
         """Bytes that a task of this size should get. None with less than `CASES_MIN` cases."""
         if self._noted < CASES_MIN:
             return None
-        candidates = list(zip(self._costs, self._candidates(input_bytes), strict=True))
-        chosen = min(candidates)[1]
-        if self._continues_line(input_bytes):
-            by_line = min(candidates[len(MARGINS) : 2 * len(MARGINS)])[1]
-            return max(chosen, min(by_line, BEYOND * self._largest + PADDING))
-        return chosen
+        return self._chosen(input_bytes, self._candidates(input_bytes))
 
     def estimate_all(self, sizes: Sequence[int]) -> int | None:
         """Bytes that each of these tasks should get alike: what the neediest should.
@@ -154,6 +166,15 @@ class LearnedMemory:
     def _peaks(self) -> NDArray[np.int64]:
         return self._cases[1, : self._count]
 
+    def _chosen(self, size: int | None, candidates: Sequence[int]) -> int:
+        """The candidate that has cost least, or a line beyond the sizes seen, with caution."""
+        ranked, factor = list(zip(self._costs, candidates, strict=True)), 1 + self._caution
+        chosen = ceil(factor * min(ranked)[1])
+        if self._continues_line(size):
+            by_line = ceil(factor * min(ranked[len(MARGINS) : 2 * len(MARGINS)])[1])
+            return max(chosen, min(by_line, BEYOND * self._largest + PADDING))
+        return chosen
+
     def _candidates(self, size: int | None) -> list[int]:
         """Each base by each margin, the bases with the least use of the size first."""
         margin = 1 / self._count
@@ -172,7 +193,7 @@ class LearnedMemory:
         if self._line is not None:
             slope, above = self._line
             by_line = max(slope * size + above, int(self._peaks.min()))
-        nearest = min(self._count, max(NEAREST_MIN, isqrt(4 * self._count)))
+        nearest = min(self._count, max(NEAREST_MIN, isqrt(25 * self._count // 4)))
         far = np.abs(self._sizes - size)
         within = np.partition(far, nearest - 1)[nearest - 1]  # All at the last distance count.
         return self._largest, by_line, int(self._peaks[far <= within].max())
@@ -286,8 +307,9 @@ class MemoryRequest:
 
     def finished(self, task: int, peak: int) -> bool:
         """A task has ended; whether the request may be another now."""
-        self._learned.note(peak, self._tasks.size_of(task))
-        return self._more.pop(task, None) is not None
+        has_failed = self._more.pop(task, None) is not None
+        self._learned.note(peak, self._tasks.size_of(task), has_failed)
+        return has_failed
 
     @property
     def is_due(self) -> bool:

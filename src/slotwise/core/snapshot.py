@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from heapq import heappop
 from math import inf
+from operator import attrgetter
 from typing import Literal
 
 from slotwise.core.changes import Changes
@@ -28,6 +29,8 @@ from slotwise.core.shares import SharesByKind
 from slotwise.core.spare import Spare
 from slotwise.core.turns import LaunchOrder, turns_of
 from slotwise.core.unbegun import Unbegun, UnbegunColumns
+
+_RESERVED = attrgetter("reserved.by_host")  # of shares
 
 
 class Snapshot:
@@ -195,6 +198,11 @@ class Snapshot:
         """The other free slots of each host: those reserved for pools that took them back."""
         return self._shares.of[slot_kind].reserved.by_host
 
+    @property
+    def has_reserved(self) -> bool:
+        """Whether free slots of any kind are reserved."""
+        return any(map(_RESERVED, self._shares.of.values()))
+
     def freed(self, slot_kind: str) -> Sequence[str]:
         """The hosts on which slots of this kind became free since the last turn of the loop."""
         return self._hosts.free[slot_kind].freed
@@ -227,12 +235,14 @@ class Snapshot:
         """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares.of[slot_kind].pools()
 
-    def tasks_on(self, host: str) -> Iterable[tuple[PhaseState, int, float, float]]:
+    def tasks_on(self, host: str) -> Sequence[tuple[PhaseState, int, float, float]]:
         """The tasks that run on a host with resources: phase, number, start, estimated end."""
-        for holder, task in self._hosts.spare.tasks(host):
+        found = []
+        for (_, task), holder in self._hosts.spare.tasks(host):
             assert isinstance(holder, PhaseState)
             _, started, speed = holder.launches[task]
-            yield holder, task, started, started + holder.work.expected(task) / speed
+            found.append((holder, task, started, started + holder.work.expected(task) / speed))
+        return found
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:
         """The phases of a job that is not over, in its order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import islice
 from typing import Protocol
 
@@ -20,6 +20,7 @@ class ResourceHolder(Protocol):
     slot_kind: str
     width: int
     order: int
+    stated: Resources
     launches: dict[int, tuple[Launch, float, float]]
 
     def held(self, launch: Launch) -> Resources:
@@ -134,8 +135,8 @@ class Spare:
         host = launch.host
         if host in self._tasks:
             self._tasks[host][phase.order, launch.task] = phase
-        if (held := phase.held(launch)).pairs:
-            self._add(launch, held, -1)
+        if launch.memory or phase.stated.pairs:
+            self._add(launch, phase.held(launch), -1)
             assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
             assert all(left >= 0 for left in self._amounts[host].values()), "it was free"
 
@@ -143,12 +144,12 @@ class Spare:
         """Return what a task had of its host."""
         if launch.host in self._tasks:
             self._tasks[launch.host].pop((phase.order, launch.task), None)
-            if (held := phase.held(launch)).pairs:
-                self._add(launch, held, 1)
+            if launch.memory or phase.stated.pairs:
+                self._add(launch, phase.held(launch), 1)
 
-    def tasks(self, host: str) -> Iterator[tuple[ResourceHolder, int]]:
-        """The phases and numbers of the tasks that run on a host with resources."""
-        return ((phase, task) for (_, task), phase in self._tasks.get(host, {}).items())
+    def tasks(self, host: str) -> Iterable[tuple[tuple[int, int], ResourceHolder]]:
+        """The tasks that run on a host: order of the phase and number, and the phase."""
+        return self._tasks.get(host, {}).items()
 
     def amount(self, host: str, name: str) -> int:
         """The free amount of one resource of a host."""

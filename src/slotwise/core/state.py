@@ -197,9 +197,9 @@ class State(Snapshot):
             wake = self.reallocates_from
         if self.delays and now < self.delays[0][0] < wake:
             wake = self.delays[0][0]
-        wake = min(wake, self._shares.next_alarm(), first_wait(self._waits, self._phases, now))
-        spared = self._spared
-        while spared and spared[0] <= now:
+        first = first_wait(self._waits, self._phases, now) if self._waits else inf
+        wake = min(wake, self._shares.next_alarm(), first)
+        while (spared := self._spared) and spared[0] <= now:
             heappop(spared)
         if (spared or self.pools.stop_limits) and self._shares.has_overdue:
             wake = min([wake, *spared[:1], self.more_stops_from()])

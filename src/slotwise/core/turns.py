@@ -202,11 +202,12 @@ class LocalityWaitTimer:
     O(phases that wait): assigners have considered all of these then.
     """
 
-    __slots__ = ("_counting", "_skipped")
+    __slots__ = ("_counting", "_has_paused", "_skipped")
 
     def __init__(self) -> None:
         self._counting: dict[PhaseState, None] = {}
         self._skipped: dict[PhaseState, None] = {}  # those that were offered slots in this turn
+        self._has_paused = False  # Whether a wait may stand still.
 
     def defer(self, phase: PhaseState) -> None:
         """A phase has begun its wait, or continues it."""
@@ -221,6 +222,8 @@ class LocalityWaitTimer:
         A launch that does not end the wait of `taker` leaves it among those that skip.
         """
         counting, skipped = self._counting, self._skipped
+        if not counting and not self._has_paused:
+            return  # As where tasks wait for resources only.
         for phase in order:
             if phase is taker and ends_wait:
                 break
@@ -240,24 +243,26 @@ class LocalityWaitTimer:
         counting, skipped = self._counting, self._skipped
         if len(counting) > len(skipped):
             for phase in counting.keys() - skipped.keys():  # Their order does not matter.
-                phase.pause(now)
-                del counting[phase]
+                self._pause(phase, now)
 
     def end_turn(self, now: float, has_free: bool) -> None:
         """A turn at `now` is over. Slots that are free are offered to all that may launch."""
         self._skipped.clear()
         if has_free:
-            counting = self._counting
-            for phase in [p for p in counting if p.is_limited and not p.may_launch]:
-                phase.pause(now)
-                del counting[phase]
+            for phase in [p for p in self._counting if p.is_limited and not p.may_launch]:
+                self._pause(phase, now)
 
     def leave(self, phase: PhaseState, now: float) -> None:
         """A phase is not ready any more."""
         if phase in self._counting:
-            phase.pause(now)
-            del self._counting[phase]
+            self._pause(phase, now)
             self._skipped.pop(phase, None)
+
+    def _pause(self, phase: PhaseState, now: float) -> None:
+        """A wait stands still from now on."""
+        phase.pause(now)
+        del self._counting[phase]
+        self._has_paused = True
 
     def check(self) -> None:
         """Assert that waits which count do not stand still. For tests."""

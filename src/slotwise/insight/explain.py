@@ -122,9 +122,10 @@ def _status(state: State, job: str, now: float) -> str:
         place = state.awaiting_admission.index(job) + 1
         reasons = map(_limit_reached, state.limits_reached(job))
         return f"awaits admission, number {place} in the queue: {'; '.join(reasons)}"
-    if not state.phases_of(job):
+    if not (phases := state.phases_of(job)):
         return "has not arrived yet"
-    return f"under way{_promised(state, job, now)}"
+    waits = any(phase.has_more for phase in phases) and not any(one.running for one in phases)
+    return f"{'waits' if waits else 'under way'}{_promised(state, job, now)}"
 
 
 def _promised(state: State, job: str, now: float) -> str:

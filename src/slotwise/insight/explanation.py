@@ -203,7 +203,7 @@ def summary_of(job: Explanation) -> JobSummary:
     waiting = sum(phase.pending for phase in job.phases)
     done = sum(phase.done for phase in job.phases)
     reason = "" if slots else "all its tasks are done; more may come"
-    if not job.status.startswith("under way"):  # More may follow, such as a promise.
+    if job.status.partition(";")[0] not in ("under way", "waits"):  # A promise may follow.
         reason = job.status
     elif waiting:
         reason = next(phase.why for phase in job.phases if phase.pending)

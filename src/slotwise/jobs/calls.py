@@ -145,6 +145,7 @@ class Calls(Execution):
                 )
         self.job = job
         self._takers = takers
+        self._gangs = {phase.name for phase in job.phases if phase.is_gang}
         self._folders = TransferFolders()
         self._numbers = {phase.name: number for number, phase in enumerate(job.phases)}
         # The results that are passed on, by phase; the manager does not unpickle them.
@@ -181,7 +182,7 @@ class Calls(Execution):
         if phase not in self._passed:
             stored = self.results[phase]
             assert isinstance(stored, dict)
-            if self.job.by_name[phase].is_gang:
+            if phase in self._gangs:
                 stored[task] = result
             stored.setdefault(task, result)
             return

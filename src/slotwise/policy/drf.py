@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -19,7 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slotwise.policy.allocator import Claims
-from slotwise.policy.drf_lines import SLOTS_COLUMN, Floats, Polyline, first_above, near, outside
+from slotwise.policy.drf_lines import (
+    SLOTS_COLUMN,
+    Floats,
+    LineSum,
+    Polyline,
+    first_above,
+    near,
+    outside,
+)
 
 
 def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
@@ -43,8 +52,10 @@ def share_by_dominant(claims: Claims, order: Sequence[int]) -> list[float]:
 
 def room_for_one_need(claims: Claims) -> float | None:
     """The slots for which the resources suffice if all claims need the same; None if not."""
-    different = {id(request): request for request in claims.request}  # Equal ones may differ.
-    if any(group.limits for group in claims.groups) or len({*different.values()}) > 1:
+    first = claims.request[0]
+    if any(group.limits for group in claims.groups) or any(
+        one is not first and one != first for one in claims.request
+    ):
         return None
     return 1 / float(_parts(claims)[0].max())
 
@@ -70,6 +81,14 @@ def by_dominant(claims: Claims) -> tuple[Claims, list[float]]:
     # What cannot run now gets nothing; allocators need claims that can hold something.
     units = np.where(can, factors, inf)[use].tolist()
     return replace(claims, request=(), **columns), units
+
+
+LINES_KEPT, CLAIMS_KEPT = 500, 250
+"""The lines that are kept, and the claims of a node of which one is: with many pools, most have
+the same claims at the next decision. About 30 MB at most."""
+
+_KEPT: dict[tuple[object, ...], tuple[Polyline, Floats]] = {}
+"""Lines with `stop` of their claims, by all that they depend on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,12 +145,14 @@ class _Tree:
         self.stop, self.level = np.full(len(top), inf), np.zeros(len(top))
         self._guarantees(self.root, top, float(claims.capacity))
         self._in_order(self.root, dominant, top)
+        self._columns = np.column_stack((self.part, self.low, self.rate, self.begin, self.end))
         self.build(self.root)
 
     def _groups(self, claims: Claims, totals: dict[str, tuple[int, float]]) -> list[_Node]:
-        nodes = []
+        nodes, nothing = [], np.full(len(totals), inf)
         for group in claims.groups:
-            limits = np.full(len(totals), inf)
+            has_limits = group.slots_max < inf or group.limits
+            limits = nothing.copy() if has_limits else nothing
             for name, amount in (("", group.slots_max), *group.limits.items()):
                 if name in totals:
                     column, total = totals[name]
@@ -151,13 +172,7 @@ class _Tree:
     ) -> tuple[NDArray[np.intp], Floats]:
         """Add the claims to the nodes, side by side; the claim of each row, and its weight."""
         claim: list[int] = []
-        members: list[list[int]] = [[] for _ in groups]
-        group = claims.group
-        if len(groups) == 1:
-            members = [list(order)]
-        else:
-            for j in order:
-                members[group[j]].append(j)
+        members = [list(order)] if len(groups) == 1 else _by_group(claims, order)
         has_jobs = not claims.job_weight and (
             len({job.id for job, _ in claims.owner}) < len(claims)
         )
@@ -224,8 +239,7 @@ class _Tree:
         """Set the level of each claim in a node at this position."""
         line = node.line
         assert line is not None
-        (before,), (part,) = line.find(np.array([at]))
-        self._place_inside(node, line.until(int(before), float(part)).inside[-1])
+        self._place_inside(node, line.inside_at(at))
 
     def _place_inside(self, node: _Node, inside: complex) -> None:
         self.level[node.own] = inside.real
@@ -239,6 +253,11 @@ class _Tree:
         if node.seen is not None and np.array_equal(node.seen[0], base):
             self.stop[rows] = node.seen[1]
             assert node.line is not None
+            return node.line
+        key = self._key(node, base)
+        if key is not None and (kept := _KEPT.get(key)) is not None:
+            node.line, self.stop[rows] = kept
+            node.seen = base, kept[1]
             return node.line
         begun, left = base, node.limits.copy()
         while True:
@@ -257,7 +276,18 @@ class _Tree:
             left[resource] = inf
         node.seen = begun, self.stop[rows].copy()
         node.line = line if node is self.root else outside(line, node.floor, node.weight)
+        if key is not None:
+            if len(_KEPT) >= LINES_KEPT:
+                _KEPT.clear()
+            _KEPT[key] = node.line, node.seen[1]
         return node.line
+
+    def _key(self, node: _Node, base: Floats) -> tuple[object, ...] | None:
+        """All that the line of a small node without children depends on; None for others."""
+        if node.children or not 0 < len(base) <= CLAIMS_KEPT:
+            return None
+        own = self._columns[node.span].tobytes()
+        return own, base.tobytes(), node.limits.tobytes(), node.floor, node.weight
 
     def _sum(self, node: _Node, limits: Floats) -> Polyline:
         """What is in a node, over the positions in it; of the root, where it reaches limits."""
@@ -266,12 +296,9 @@ class _Tree:
             lines.append(self._of_claims(node.own))
         if len(lines) == 1:
             return lines[0]._replace(inside=lines[0].at)
-        at = np.concatenate([line.at for line in lines])
-        at = np.unique(near(at, lines, limits) if node is self.root else at)
-        used = lines[0].used_at(at)
-        for line in lines[1:]:
-            used += line.used_at(at)
-        return Polyline(at, at, used)
+        at, together = np.concatenate([line.at for line in lines]), LineSum(lines)
+        at = np.unique(near(at, together, limits) if node is self.root else at)
+        return Polyline(at, at, together.used_at(at))
 
     def _of_claims(self, rows: slice) -> Polyline:
         """What these claims hold together, over the positions of all."""
@@ -288,7 +315,9 @@ class _Tree:
         slope = np.cumsum(np.concatenate([*change, rising, -rising])[order], axis=0)
         used = np.zeros_like(slope)
         np.cumsum(slope[:-1] * np.diff(positions)[:, None], axis=0, out=used[1:])
-        return Polyline(positions.astype(complex), positions.astype(complex), used)
+        is_new = np.append(True, positions[1:] != positions[:-1])  # Many need the same.
+        vertices = positions[is_new].astype(complex)
+        return Polyline(vertices, vertices, used[is_new])
 
 
 def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[int, float]]]:
@@ -312,6 +341,15 @@ def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[in
         parts[:, column] = np.array(amounts) / total if total else np.where(amounts, inf, 0.0)
     parts[:, SLOTS_COLUMN] = 1 / claims.capacity
     return parts, use, totals
+
+
+def _by_group(claims: Claims, order: Sequence[int]) -> list[list[int]]:
+    """The claims in each group, in this order."""
+    ordered = np.array(order, np.intp)
+    group = np.array(claims.group, np.intp)[ordered]
+    joined: list[int] = ordered[np.argsort(group, kind="stable")].tolist()
+    ends = np.bincount(group, minlength=len(claims.groups)).cumsum().tolist()
+    return [joined[begin:end] for begin, end in pairwise([0, *ends])]
 
 
 def _of_jobs(claims: Claims, members: Sequence[int]) -> list[list[int]]:

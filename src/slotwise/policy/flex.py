@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from slotwise.core.costs import Floats
+from slotwise.core.costs import Costs, Floats
 from slotwise.core.job import Job, Phase
 from slotwise.core.objective import Cost, Objective
 from slotwise.policy.allocator import Claims
@@ -18,7 +18,13 @@ from slotwise.policy.grant import grant, pool_floors
 from slotwise.policy.malleable import Malleable
 from slotwise.policy.search.budget import Budget
 from slotwise.policy.search.orders import Order, by_area, contended_area
-from slotwise.policy.search.solve import MalleableSolution, solve
+from slotwise.policy.search.solve import (
+    MAX_PROMISES,
+    MalleableSolution,
+    at_start,
+    best_order,
+    solve,
+)
 
 STEP_SECONDS = 3e-5
 """The approximate time of one search step per job. It converts a budget in seconds into one in
@@ -85,7 +91,7 @@ class Flex:
         The job completes at the earliest when its remaining phases have followed this one. The
         guarantee of a pool goes to its jobs in order of area.
         """
-        costs = [self._cost(claims, j) for j in range(len(claims))]
+        costs = self._hinges(claims) or [self._cost(claims, j) for j in range(len(claims))]
         min_share, max_share = claims.min_share, claims.max_share
         aggregate = self.objective.aggregate
         problem = Malleable.of(
@@ -105,18 +111,31 @@ class Flex:
         """The first interval of the schedule; left-over slots go by completion time."""
         seconds = BUDGET_SECONDS if self.budget_seconds is None else self.budget_seconds
         steps = seconds / (STEP_SECONDS * max(1, len(claims)))
-        solution = solve(problem, Budget(steps))
-        first = np.zeros(len(claims))
-        for j, pieces in enumerate(solution.packing):
-            if pieces and pieces[0][0] == 0:
-                first[j] = pieces[0][2]
-        order = np.argsort(solution.completion, kind="stable")
+        if len(claims) > MAX_PROMISES and problem.aggregate == "sum":
+            best, completion = best_order(problem, Budget(steps))
+            first = at_start(problem, best)
+        else:
+            solution = solve(problem, Budget(steps))
+            completion, first = solution.completion, np.zeros(len(claims))
+            for j, pieces in enumerate(solution.packing):
+                if pieces and pieces[0][0] == 0:
+                    first[j] = pieces[0][2]
+        order = np.argsort(completion, kind="stable")
         return grant(claims, order.tolist(), _within_limits(claims, problem, first))
 
     def _cost(self, claims: Claims, number: int) -> Cost:
         job, phase = claims.owner[number]
         cost = self.objective.cost(job, size_on(job, claims.cluster))
         return cost.since(claims.now + tail_on(job, phase, claims.cluster))
+
+    def _hinges(self, claims: Claims) -> Costs | None:
+        """The costs of `_cost` if each claim is a whole job that must not be tardy, or None."""
+        if not claims.job_weight or self.objective.penalty != "tardiness":
+            return None
+        due = np.array([job.deadline for job, _ in claims.owner], dtype=float)
+        if np.isnan(due).any():
+            return None  # A job lacks one, which is an error.
+        return Costs.of_hinges(np.array(claims.job_weight, dtype=float), due - claims.now)
 
     def _slopes(self, claims: Claims) -> Sequence[float] | None:
         """The slopes of the costs if one penalty makes all of them lines, otherwise None."""

@@ -76,7 +76,8 @@ class Malleable:
         lows = np.minimum(lows, tops)
         if (total := lows.sum()) > capacity:
             lows *= capacity / total
-        return cls(float(capacity), works, lows, tops, Costs(costs), aggregate)
+        found = costs if isinstance(costs, Costs) else Costs(costs)
+        return cls(float(capacity), works, lows, tops, found, aggregate)
 
     @cached_property
     def heights(self) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil, inf
+from math import ceil, inf, log
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -24,9 +24,11 @@ from slotwise.core.decisions import (
     PromiseCause,
     RefusePromise,
 )
+from slotwise.core.estimation import MIN_WORK
 from slotwise.core.job import Job, Phase
 from slotwise.core.objective import met_until
 from slotwise.core.phase_state import PhaseState
+from slotwise.core.phase_work import bound_of
 from slotwise.core.pool_state import PoolState, path_to, whole
 from slotwise.core.pools import PROMISES_MAX, Pool, PoolTree
 from slotwise.core.promises import (
@@ -47,6 +49,9 @@ from slotwise.policy.waterline import water_line
 
 INSTANTS = 128
 """About the most instants at which running tasks may end that an answer looks at."""
+
+EXCEEDED_ONCE = 50
+"""Of so many phases one may exceed the bound on its error by more than is assumed."""
 
 CANDIDATES = 24
 """The most numbers of slots that are tried for a reservation."""
@@ -75,6 +80,19 @@ def keep_promises(snapshot: Snapshot, allocator: Allocator) -> Sequence[Decision
 def _cause(one: OpenPromise) -> PromiseCause:
     causes: tuple[PromiseCause, ...] = get_args(PromiseCause)
     return next((cause for cause in causes if cause in one.disturbed), "estimates")
+
+
+def move_refused(snapshot: Snapshot, job: Job) -> str:
+    """Why a job with a promise may not move to the pool that it now has; empty if it may.
+
+    The quota of its user counts there, too, unless it loses its promise by that.
+    """
+    one = snapshot.promises.open.get(job.id)
+    if one is None:
+        return ""
+    pools, kind = snapshot.pools.with_pools([job.pool]), one.decision.kind
+    most = min(pool.max_share(_key(pools, pool, kind)) for pool in pools.path(job.pool))
+    return quota_reached(snapshot, job) if most >= one.decision.slots else ""
 
 
 def _exceeds_its_pool(snapshot: Snapshot, one: OpenPromise) -> bool:
@@ -172,11 +190,20 @@ def answer(
         if not room.slots_max or earliest == inf:
             share = f"the share of pool {job.pool!r} has no room for it"
             return RefusePromise(job.id, at, share)
-        return RefusePromise(
-            job.id, at, "earlier promises and what runs leave no room", earliest
-        )
+        return RefusePromise(job.id, at, _no_room(room, options, at), earliest)
     until = min(at, begins + one.seconds)
     return AcceptPromise(job.id, at, kind, one.slots, begins, until, one.factors)
+
+
+def _no_room(room: _Timeline, options: Sequence[_Option], at: float) -> str:
+    """Why no reservation of a job ends by its date."""
+    fastest = min(options, key=lambda one: one.seconds)
+    if room.now + fastest.seconds <= met_until(at):
+        return "earlier promises and what runs leave no room"
+    may = "takes" if all(factor == 1 for factor in fastest.factors.values()) else "may take"
+    why = "" if may == "takes" else ", as estimates have been wrong so far"
+    on = f"{fastest.slots} slot{'s' * (fastest.slots > 1)}"
+    return f"it {may} {fastest.seconds:.3g} s on the {on} that it may reserve{why}"
 
 
 class _Option(NamedTuple):
@@ -190,6 +217,7 @@ class _Option(NamedTuple):
 def _options(snapshot: Snapshot, job: Job, slots_max: int) -> Iterator[_Option]:
     """The numbers of slots that may be reserved, the largest first."""
     speed, works = slowest(snapshot.cluster), snapshot.works(job)
+    margin = _margin(snapshot, job, snapshot.cluster.slot_kind(job.phases[0].kind))
     for slots in _numbers(job, slots_max):
         left: dict[str, TasksLeft] = {}
         factors: dict[str, float] = {}
@@ -197,7 +225,7 @@ def _options(snapshot: Snapshot, job: Job, slots_max: int) -> Iterator[_Option]:
         for phase in job.topological:
             work, count = by_name[phase.name], phase.tasks.count
             at_once = 1 if phase.is_gang else min(count, max(1, slots // phase.slots))
-            factor = factor_of(work, 0, ceil(count / at_once), at_once)
+            factor = factor_of(work, 0, ceil(count / at_once), at_once, margin)
             if work.longest > 0:
                 is_unknown = work.origin(0) == "assumed"
                 most = _most_seconds(job, is_unknown) * speed / work.longest
@@ -206,6 +234,31 @@ def _options(snapshot: Snapshot, job: Job, slots_max: int) -> Iterator[_Option]:
             area, longest = work.expected_left(0) * factor, work.longest * factor
             left[phase.name] = TasksLeft(count, area, longest, phase.slots, phase.waits_for)
         yield _Option(slots, seconds_needed(left, slots) / speed, factors)
+
+
+def _margin(snapshot: Snapshot, job: Job, kind: str) -> float:
+    """By how much the bounds on errors are too low of late, as a logarithm.
+
+    Of 50 phases one may exceed its bound by more: of those that ended last, and of those that
+    run and exceed it already. So a change of what users state counts at once (conformal
+    prediction). 0 as long as stated work is exact.
+    """
+    learned = snapshot.works(job)[0].learned.peek()
+    if learned.is_exact:
+        return 0.0
+    found, now = list(learned.exceeded), snapshot.now
+    for phase in snapshot.holding(kind):
+        if phase.launches and not phase.done and phase.work.origin(0) == "corrected":
+            parts = (
+                (now - started) * speed / max(MIN_WORK, phase.work.expected(task))
+                for task, (_, started, speed) in phase.launches.items()
+            )
+            if (part := max(parts)) > 0:
+                found.append(log(part) - bound_of(phase.work.error(0)[0]))
+    found.sort()
+    if len(found) < EXCEEDED_ONCE:
+        return max([0.0, *found[-1:]])
+    return found[-(len(found) // EXCEEDED_ONCE)]
 
 
 def _most_seconds(job: Job, is_unknown: bool) -> float:
@@ -251,7 +304,7 @@ def _obstacle(
             return f"the work of phase {phase.name!r} is not known; state it, or a time limit"
     if snapshot.waits_for_admission(job):
         return "its pool runs as many jobs as it may (jobs_max)"
-    return _quota_reached(snapshot, job, earlier)
+    return quota_reached(snapshot, job, earlier)
 
 
 def _not_reserved(phase: Phase, hosts: int) -> str:
@@ -267,14 +320,16 @@ def _not_reserved(phase: Phase, hosts: int) -> str:
     return ""
 
 
-def _quota_reached(snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob]) -> str:
-    """Which quota of promises of the user of a job is used up, if one is."""
+def quota_reached(snapshot: Snapshot, job: Job, earlier: Sequence[PromisedJob] = ()) -> str:
+    """Which quota of promises of the user of a job its other jobs use up, if they do."""
     user = job.user or snapshot.user
     if user is None:
         return ""
     names = dict.fromkeys([job.pool, *(placed.job.pool for placed in earlier)])
     pools = snapshot.pools.with_pools(names)
-    jobs = [snapshot.phases_of(name)[0].job for name in snapshot.promises.open]
+    jobs = [
+        snapshot.phases_of(name)[0].job for name in snapshot.promises.open if name != job.id
+    ]
     jobs += [placed.job for placed in earlier]
     own = [one for one in jobs if (one.user or snapshot.user) == user]
     limits = [(pool.name, pool.promises_max_of(user)) for pool in pools.path(job.pool)]
@@ -315,6 +370,7 @@ class _Timeline:
         earlier: Sequence[PromisedJob],
         now: float,
     ) -> None:
+        self.now = now
         names = dict.fromkeys([job.pool, *(one.job.pool for one in earlier)])
         pools = snapshot.pools.with_pools(names)
         capacity = snapshot.capacity(kind)

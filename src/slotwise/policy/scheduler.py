@@ -126,8 +126,11 @@ class Scheduler:
             return [self._reallocate(allocator, snapshot)]
         if snapshot.is_settled:
             return ()
-        begun = serve_reserved(snapshot) or self.assigner.assign(snapshot)
-        return with_resources(snapshot, begun) if begun else preempt(snapshot)
+        begun = snapshot.has_reserved and serve_reserved(snapshot)
+        begun = begun or self.assigner.assign(snapshot)
+        if not begun:
+            return preempt(snapshot)
+        return with_resources(snapshot, begun) if snapshot.has_wide else begun
 
     def _reallocate(self, allocator: Allocator, snapshot: Snapshot) -> Reallocate:
         """The allocation of all phases."""

@@ -16,6 +16,7 @@ from slotwise.core.errors import (
 from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged, SchedulerChanged
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
+from slotwise.policy.promises import move_refused
 from slotwise.policy.scheduler import ALLOCATORS, BACKFILLINGS, QUEUEINGS
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import SessionCore
@@ -88,7 +89,10 @@ def apply_changes(intake: SessionCore, future: Future[Any], given: JobChanges) -
                 old.deadline if given.due is None else now + given.due,
             )
             pools = state.pools.with_pools([event.pool])
-            check_fits(event.applied_to(old), state.cluster, pools)
+            moved = event.applied_to(old)
+            check_fits(moved, state.cluster, pools)
+            if moved.pool != old.pool and (why := move_refused(state, moved)):
+                raise InputError(f"job {old.id!r} has a promise: {why}")
             intake.loop.on_event(event)
 
     intake.loop.ask(change)
@@ -113,12 +117,7 @@ def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
 
 def set_scheduler(intake: SessionCore, name: str) -> None:
     """Replace the scheduler. See `Session.set_scheduler`."""
-    check_session_scheduler(name)
-    if name in BACKFILLINGS or intake.loop.scheduler_name in BACKFILLINGS:
-        raise InputError(
-            f"{intake.loop.scheduler_name} cannot be replaced by {name}: a session backfills"
-            " from its beginning to its end, or never; begin another session"
-        )
+    check_replaces(intake.loop.scheduler_name, name)
 
     def change() -> None:
         intake.loop.scheduler_name = name
@@ -137,6 +136,16 @@ def check_session_scheduler(name: str) -> None:
         )
     if name not in known:
         raise InputError(f"unknown scheduler {shown(name)}; {suggestion(name, known)}")
+
+
+def check_replaces(old: str, new: str) -> None:
+    """InputError unless a session with the scheduler `old` can change to `new`."""
+    check_session_scheduler(new)
+    if new in BACKFILLINGS or old in BACKFILLINGS:
+        raise InputError(
+            f"{old} cannot be replaced by {new}: a session backfills from its beginning to its"
+            " end, or never; begin another session"
+        )
 
 
 def set_objective(intake: SessionCore, objective: Objective | str) -> None:

@@ -301,7 +301,8 @@ class SessionMethods(ABC):
         hosts          hosts that would join: `{"h9": 8}` is one with eight slots
         without_hosts  the names of hosts that would leave
 
-        InputError if nothing would change, or for what the session could not have.
+        InputError if nothing would change, or for what the session could not have;
+        PromiseRefused, with the earliest date, for a promise that could not be given.
         """
         self._intake.check_open(had_waited=False)
         asked = Asked(pools or {}, scheduler, hosts, without_hosts)

@@ -42,13 +42,17 @@ def promise_jobs(core: PromisingHost, executions: Sequence[Execution]) -> None:
     covers it.
     """
     asking = [one for one in executions if one.job.promise is not None and not one.job.promised]
-    if not asking:
-        return
-    refused = core.ask(lambda: _refused(core, [one.job for one in asking]))
-    if refused is not None:
-        raise _error(core, refused)
+    check_promises(core, [one.job for one in asking])
     for one in asking:
         one.job = replace(one.job, promised=True)
+
+
+def check_promises(core: PromisingHost, jobs: Sequence[Job]) -> None:
+    """PromiseRefused unless all these jobs could be promised the dates that they ask for."""
+    asking = [job for job in jobs if job.promise is not None]
+    refused = core.ask(lambda: _refused(core, asking)) if asking else None
+    if refused is not None:
+        raise _error(core, refused)
 
 
 def _refused(core: PromisingHost, jobs: Sequence[Job]) -> RefusePromise | None:

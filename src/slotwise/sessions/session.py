@@ -32,6 +32,7 @@ from slotwise.sessions.hosts import check_slots, checked_entry, refuse_shuffle
 from slotwise.sessions.intake import ProgramHistory, SessionCore, arriving
 from slotwise.sessions.methods import SessionMethods
 from slotwise.sessions.notebook import LiveDisplay
+from slotwise.sessions.promising import check_promises
 from slotwise.sessions.what_if import Asked, change_of
 from slotwise.sources import Described, Entry, Slots, Source
 from slotwise.workload.workload import Workload
@@ -180,6 +181,7 @@ class Session(SessionMethods):
                 jobs.append(execution.job)
                 execution.close(succeeded=False)
             intake.check_job(jobs[0])
+            check_promises(intake, jobs)
         found = self.forecasts.what_if(change_of(intake, jobs, asked))
         return found.moved(time.time() - intake.now)
 

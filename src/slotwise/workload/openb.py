@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from io import TextIOWrapper
 from pathlib import Path
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, shown
-from slotwise.core.files import open_to_read
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.resources import GPU, MEMORY, Resources
+from slotwise.workload.records import from_first_arrival, opened, read_records
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 """The columns of a list of nodes that are read; it may have others."""
@@ -59,15 +58,8 @@ def read_nodes(path: str | Path, *, hosts: int | None = None) -> Cluster:
     that each size keeps its part, up to rounding. Raises InputError, with the file, the line
     and the value, for an invalid list. O(nodes log nodes).
     """
-    found: dict[str, Host] = {}
-    for number, row in _rows(Path(path), NODE_COLUMNS):
-        try:
-            host = _host(row)
-            if host.name in found:
-                raise InputError(f"sn {shown(host.name)} occurs twice; rename one")
-        except InputError as error:
-            raise InputError(f"{path}: line {number}: {error}") from error
-        found[host.name] = host
+    path = Path(path)
+    found, _ = read_records(path, _rows(path, NODE_COLUMNS), _host, "sn")
     every = tuple(found.values())
     if not every:
         raise InputError(f"{path}: no nodes; name a list of nodes, with a line for each")
@@ -88,36 +80,19 @@ def read_pods(path: str | Path, cluster: Cluster, *, first: int | None = None) -
     pod. Raises InputError, with the file, the line and the value, for an
     invalid list. O(pods * hosts).
     """
-    if first is not None and first < 1:
-        raise InputError(f"first is {first}; give a number of jobs, at least 1")
-    jobs: dict[str, Job] = {}
-    left_out = {"endless": 0, "empty": 0, "large": 0}
-    for number, row in _rows(Path(path), POD_COLUMNS):
-        if len(jobs) == first:
-            break
-        try:
-            job = _job(row, cluster)
-            if isinstance(job, Job) and job.id in jobs:
-                raise InputError(f"name {shown(job.id)} occurs twice; rename one")
-        except InputError as error:
-            raise InputError(f"{path}: line {number}: {error}") from error
-        if isinstance(job, Job):
-            jobs[job.id] = job
-        else:
-            left_out[job] += 1
+    path = Path(path)
+    rows = _rows(path, POD_COLUMNS)
+    jobs, left_out = read_records(path, rows, lambda row: _job(row, cluster), "name", first)
     if not jobs:
         raise InputError(f"{path}: no pods that end and fit a host; name a list of pods")
-    start = min(job.arrival for job in jobs.values())
-    return Pods(
-        tuple(replace(job, arrival=job.arrival - start) for job in jobs.values()), **left_out
-    )
+    return Pods(from_first_arrival(jobs), **left_out)
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Yield the rows of a list by the names of its columns, with their line numbers."""
-    try:
-        with TextIOWrapper(open_to_read(path), encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, restval="")
+    with opened(path, "a list in CSV", newline="") as stream:
+        reader = csv.DictReader(stream, restval="")
+        try:
             heading = reader.fieldnames or ()
             if missing := [column for column in columns if column not in heading]:
                 raise InputError(
@@ -126,25 +101,21 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, Mapping[s
                 )
             for row in reader:
                 yield reader.line_num, row
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; name a list in CSV") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not text in UTF-8; name a list in CSV") from error
-    except csv.Error as error:
-        raise InputError(f"{path}: not CSV ({error}); name a list in CSV") from error
+        except csv.Error as error:
+            raise InputError(f"{path}: not CSV ({error}); name a list in CSV") from error
 
 
-def _host(row: Mapping[str, str]) -> Host:
+def _host(row: Mapping[str, str]) -> tuple[str, Host]:
     resources = {MEMORY: _number(row, "memory_mib") * MIB, GPU: _number(row, "gpu")}
     slots = _number(row, "cpu_milli") // MILLI
     if not slots:
         raise InputError(
             f"cpu_milli is {shown(row['cpu_milli'])}; a host needs at least {MILLI}"
         )
-    return Host(row["sn"], {ANY_KIND: slots}, resources=_without_zeros(resources))
+    return row["sn"], Host(row["sn"], {ANY_KIND: slots}, resources=_without_zeros(resources))
 
 
-def _job(row: Mapping[str, str], cluster: Cluster) -> Job | str:
+def _job(row: Mapping[str, str], cluster: Cluster) -> tuple[str, Job] | str:
     """The job of a pod, or the field of `Pods` that counts why it is left out."""
     created = _number(row, "creation_time")
     slots = max(1, -(-_number(row, "cpu_milli") // MILLI))
@@ -158,7 +129,8 @@ def _job(row: Mapping[str, str], cluster: Cluster) -> Job | str:
     if not any(host.amounts.holds(request) for host in cluster.hosts):
         return "large"
     phase = replace(phase, tasks=Tasks(1, float(work)))
-    return Job(row["name"], (phase,), arrival=float(created), pool=row["qos"] or "default")
+    name, pool = row["name"], row["qos"] or "default"
+    return name, Job(name, (phase,), arrival=float(created), pool=pool)
 
 
 def _requests(row: Mapping[str, str]) -> dict[str, int | float]:

@@ -7,16 +7,15 @@ with `;` are comments, and those of the form `; MaxProcs: 100` describe the comp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from io import TextIOWrapper
 from pathlib import Path
 
 from slotwise.core.cluster import ANY_KIND, MAX_SLOTS, Cluster, Host
 from slotwise.core.errors import MAX_TIME, InputError, shown
-from slotwise.core.files import open_to_read
 from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.resources import MAX_AMOUNT, MEMORY
+from slotwise.workload.records import from_first_arrival, opened, read_records
 
 FIELDS = (
     *("job number", "submit time", "wait time", "run time", "allocated processors"),
@@ -65,49 +64,38 @@ def read_swf(
     Raises InputError, with the file, the line, the value and the remedy, for an invalid log.
     O(jobs).
     """
-    for name, value in (("nodes", nodes), ("processors", processors), ("first", first)):
+    for name, value in (("nodes", nodes), ("processors", processors)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; give a number, at least 1")
     header: dict[str, int] = {} if processors is None else {"MaxProcs": processors}
-    jobs: dict[str, Job] = {}
-    left_out = {"unknown": 0, "large": 0}
-    host: Host | None = None
-    for number, line in _lines(Path(path)):
-        if len(jobs) == first:
-            break
-        try:
-            if line.startswith(";"):
-                _note(line, header)
-                continue
-            host = host or _host(header, nodes)
-            job = _job(_values(line), host, nodes, true_times)
-            if isinstance(job, Job) and job.id in jobs:
-                raise InputError(f"job number {job.id} occurs twice; renumber one")
-        except InputError as error:
-            raise InputError(f"{path}: line {number}: {error}") from error
-        if isinstance(job, Job):
-            jobs[job.id] = job
-        else:
-            left_out[job] += 1
-    if host is None or not jobs:
+    hosts: list[Host] = []
+
+    def made(line: str) -> tuple[str, Job] | str:
+        if not hosts:
+            hosts.append(_host(header, nodes))
+        job = _job(_values(line), hosts[0], nodes, true_times)
+        return job if isinstance(job, str) else (job.id, job)
+
+    path = Path(path)
+    with opened(path, "a log in SWF", errors="replace") as log:
+        jobs, left_out = read_records(path, _lines(log, header), made, "job number", first)
+    if not jobs:
         raise InputError(f"{path}: no jobs with run time and processors; name a log in SWF")
-    start = min(job.arrival for job in jobs.values())
     return SwfLog(
-        tuple(replace(job, arrival=job.arrival - start) for job in jobs.values()),
-        Cluster(tuple(replace(host, name=f"n{number}") for number in range(nodes))),
+        from_first_arrival(jobs),
+        Cluster(tuple(replace(hosts[0], name=f"n{number}") for number in range(nodes))),
         **left_out,
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not empty, with their numbers."""
-    try:
-        with TextIOWrapper(open_to_read(path), encoding="utf-8-sig", errors="replace") as log:
-            for number, line in enumerate(log, start=1):
-                if line := line.strip():
-                    yield number, line
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; name a log in SWF") from error
+def _lines(log: Iterable[str], header: dict[str, int]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of jobs with their numbers, and note what comments say."""
+    for number, line in enumerate(log, start=1):
+        line = line.strip()
+        if line.startswith(";"):
+            _note(line, header)
+        elif line:
+            yield number, line
 
 
 def _note(line: str, header: dict[str, int]) -> None:

@@ -9,15 +9,14 @@ the number of tasks nor their durations; `SwimRates` derives both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from io import TextIOWrapper
 from pathlib import Path
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import MAX_TIME, InputError
-from slotwise.core.files import open_to_read
 from slotwise.core.job import MAX_TASKS, Job, Phase, Tasks
+from slotwise.workload.records import opened, read_records
 
 COLUMNS = ("job id", "submit time", "gap", "map input", "shuffle", "output")
 """The columns of a trace that are read; others may follow."""
@@ -100,25 +99,14 @@ def read_swim(
     Empty lines and lines that begin with `#` are skipped. Raises InputError, with the line, the
     value and the remedy, for an invalid trace. O(jobs): equal tasks are stored as a number.
     """
-    if first is not None and first < 1:
-        raise InputError(f"first is {first}; expected a number of jobs, at least 1")
-    rates = rates or SwimRates()
-    jobs: dict[str, Job] = {}
-    try:
-        for number, line in _lines(Path(path)):
-            if len(jobs) == first:
-                break
-            try:
-                job = _job(line, rates)
-                if job.id in jobs:
-                    raise InputError(f"job id {job.id!r} occurs twice; rename one")
-            except InputError as error:
-                raise InputError(f"{path}: line {number}: {error}") from error
-            jobs[job.id] = job
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; name a SWIM trace") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not text in UTF-8; name a SWIM trace") from error
+    by_rates, path = rates or SwimRates(), Path(path)
+
+    def made(line: str) -> tuple[str, Job]:
+        job = _job(line, by_rates)
+        return job.id, job
+
+    with opened(path, "a SWIM trace") as trace:
+        jobs, _ = read_records(path, _lines(trace), made, "job id", first)
     if not jobs:
         raise InputError(f"{path}: no jobs; name a SWIM trace, with a line for each job")
     return tuple(jobs.values())
@@ -140,12 +128,11 @@ def racked_cluster(hosts: int, *, slots: int = 2, hosts_a_rack: int = 40) -> Clu
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(trace: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the lines that describe jobs, with their numbers."""
-    with TextIOWrapper(open_to_read(path), encoding="utf-8-sig") as stream:
-        for number, line in enumerate(stream, start=1):
-            if line.strip() and not line.startswith("#"):
-                yield number, line
+    for number, line in enumerate(trace, start=1):
+        if line.strip() and not line.startswith("#"):
+            yield number, line
 
 
 def _job(line: str, rates: SwimRates) -> Job:

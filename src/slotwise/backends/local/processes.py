@@ -347,10 +347,11 @@ class Processes(Workers):
         worker.busy = False
         worker.output.end_attempt()
         what, started, seconds, peak, body = reply
-        peak = max(
-            peak, self._memory.end(slot)
-        )  # With children, of which a call knows nothing.
-        self._stop_throttling(slot, started, started + seconds)
+        if self._memory.next_check < inf:
+            # With children, of which a call knows nothing.
+            peak = max(peak, self._memory.end(slot))
+        if self._throttle is not None:
+            self._stop_throttling(slot, started, started + seconds)
         if what == TORN or worker.has_devices:  # It would keep memory of its GPUs.
             self._replace(slot)
         return Reply(slot, STATUSES[what], body, started, seconds, peak)

@@ -47,8 +47,9 @@ class ResponseMonitor:
     A worker that has been stopped for longer than the grace while its host is responsive is
     stuck: its task may have stopped itself.
 
-    unresponsive  the unresponsive hosts
-    next_check    the instant of the next necessary `check`
+    unresponsive     the unresponsive hosts
+    next_check       the instant of the next necessary `check`
+    seconds_stopped  for how long the worker of a slot was seen stopped, until it is taken out
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class ResponseMonitor:
         self.unresponsive: dict[str, _Unresponsive] = {}
         self._stopped_at: dict[int, float] = {}
         self._since: dict[int, float] = {}  # when stopped workers were first seen stopped
-        self._seconds: dict[int, float] = {}
+        self.seconds_stopped: dict[int, float] = {}
 
     def add(self, host: str, slots: Sequence[int]) -> None:
         """Add a host whose workers are to be checked."""
@@ -82,7 +83,7 @@ class ResponseMonitor:
         """Remove a host, also from the unresponsive ones."""
         self.unresponsive.pop(host, None)
         for slot in self._slots.pop(host, ()):
-            for known in (self._stopped_at, self._since, self._seconds):
+            for known in (self._stopped_at, self._since, self.seconds_stopped):
                 known.pop(slot, None)
 
     def check(self, now: float) -> list[tuple[str, ResponseChange]]:
@@ -117,10 +118,6 @@ class ResponseMonitor:
             del self._since[slot]
         return found
 
-    def take_stopped(self, slot: int) -> float:
-        """The seconds for which a slot's worker was seen stopped since the last call."""
-        return self._seconds.pop(slot, 0.0)
-
     def _count_stopped(self, host: str, now: float) -> int:
         """The number of stopped workers of a host; updates the times for which they are."""
         count = 0
@@ -131,7 +128,8 @@ class ResponseMonitor:
                 self._stopped_at[slot] = now
                 self._since.setdefault(slot, now)
                 if before is not None:
-                    self._seconds[slot] = self._seconds.get(slot, 0.0) + now - before
+                    seconds = self.seconds_stopped.get(slot, 0.0) + now - before
+                    self.seconds_stopped[slot] = seconds
             else:
                 self._since.pop(slot, None)
         return count

@@ -70,7 +70,7 @@ class Reply(NamedTuple):
             body = _error(body)
         elif status == "done" and unpickles:
             try:
-                body = of_user(lambda: pickle.loads(self.value))  # type: ignore[arg-type]
+                body = of_user(pickle.loads, self.value)
             except UserCodeError as error:
                 status, body = "error", f"the result of the task cannot be read: {error}"
         else:
@@ -126,11 +126,15 @@ class Workers(ABC):
         try:
             if self._paths.get(key) != sys.path:
                 self.forget(key)
-                sent, path = of_user(lambda: sent_by_value(runner)), list(sys.path)
+                sent, path = of_user(sent_by_value, runner), list(sys.path)
                 # With the path, the worker can import the same modules as this process.
                 self.learn(key, pickle.dumps((path, key, sent)))
                 self._paths[key] = path
-            task = of_user(lambda: pickled_task((key, arguments)))
+            # Bytes count as plain, which may be a pickle that names `__main__`.
+            if PLAIN.issuperset(map(type, arguments)):
+                task = pickle.dumps((key, arguments), protocol=5)
+            else:
+                task = of_user(pickled_task, (key, arguments))
             self.start_pickled(slot, key, task, conditions)
         except UserCodeError as error:
             text = f"the task cannot be sent to a worker process: {error}"
@@ -247,17 +251,17 @@ class UserCodeError(Exception):
     """User code in the manager has failed; the message is the type and message of its error."""
 
 
-def of_user(call: Callable[[], T]) -> T:
-    """The result of a call that runs user code, such as pickling.
+def of_user(function: Callable[..., T], argument: object) -> T:
+    """The result of a function that runs user code, such as pickling.
 
     UserCodeError for any exception of that code, even SystemExit. A KeyboardInterrupt is
     attributed to a signal and raised, unless a second call raises it again.
     """
     try:
-        return call()
+        return function(argument)
     except KeyboardInterrupt as first:
         try:
-            call()
+            function(argument)
         except KeyboardInterrupt as second:
             raise UserCodeError(summary(second)) from None
         except BaseException:
@@ -269,8 +273,6 @@ def of_user(call: Callable[[], T]) -> T:
 
 def pickled_task(value: tuple[str, tuple[object, ...]]) -> bytes:
     """Pickle a key and arguments; registered modules are pickled by value."""
-    if PLAIN.issuperset(map(type, value[1])):  # Bytes may be a pickle that names `__main__`.
-        return pickle.dumps(value, protocol=5)
     if cloudpickle.list_registry_pickle_by_value():
         return sent_by_value(value)
     return pickled(value)

@@ -42,13 +42,15 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
         free = snapshot.free(slot_kind)
         if free or (waits and snapshot.reserved(slot_kind)):
             order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
-            refused = 0
+            promises, refused = snapshot.promises, 0
             for phase in order:
-                if phase.may_launch and not leaves_promised(snapshot, phase):
+                if not phase.may_launch:
+                    continue
+                if promises.open and not promises.permits(phase):
                     refused += 1
                     if refused == REFUSED_MAX:
                         break
-                elif phase.may_launch:
+                else:
                     offered = waits.offered(slot_kind, phase) if waits else free
                     if not offered and waits:
                         waits.note(phase)
@@ -61,12 +63,6 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
                     else:
                         yield slot_kind, phase, offered
     yield from last
-
-
-def leaves_promised(snapshot: Snapshot, phase: PhaseState) -> bool:
-    """Whether a launch of a phase leaves enough slots for what is promised to other jobs."""
-    promises = snapshot.promises
-    return not promises.open or promises.permits(phase)
 
 
 def _without(avoided: Collection[str], hosts: Mapping[str, int]) -> Mapping[str, int]:
@@ -131,9 +127,10 @@ class Greedy:
 
 
 def with_resources(snapshot: Snapshot, decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """The decisions, with the devices of tasks that request some, and with learned memory."""
-    if not snapshot.has_wide:
-        return decisions
+    """The decisions, with the devices of tasks that request some, and with learned memory.
+
+    Without wide phases these are the same.
+    """
     found = list(decisions)
     for place, one in enumerate(decisions):
         if not isinstance(one, Launch):

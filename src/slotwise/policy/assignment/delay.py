@@ -43,10 +43,10 @@ class Delay:
     the beginning. With "restart" each wait begins with node-local slots only.
 
     Tasks whose input is on no host of the cluster wait for none, and their launches neither
-    end a wait nor set the level. The phases of a pool that is overdue (preemption) accept any
-    slot immediately. A gang accepts slots for all of its tasks, none farther than these waits
-    allow; `together` places them. InputError unless 0 <= rack_after <= any_after < inf, and
-    for other levels.
+    end a wait nor set the level. The phases of a pool that is overdue (preemption), and those
+    that lack slots of a promise that is due, accept any slot immediately. A gang accepts slots
+    for all of its tasks, none farther than these waits allow; `together` places them.
+    InputError unless 0 <= rack_after <= any_after < inf, and for other levels.
     """
 
     rack_after: float = 5.0
@@ -79,15 +79,19 @@ class Delay:
                 freed = [host for host in snapshot.freed(slot_kind) if host in free]
                 has_overdue = bool(snapshot.overdue(slot_kind))
             until, has_passed = phase.deferred_until, phase.has_passed
-            overrides_delay = has_overdue and phase.overrides_delay
+            is_promised = snapshot.promises.comes_first(phase)
+            overrides_delay = is_promised or (has_overdue and phase.overrides_delay)
             is_due = until is None or now >= until or overrides_delay or phase.is_wide
             # What it did not pass may have been kept from it, by a limit or for other phases.
             near = freed if has_passed else free
             hosts = free if is_due else near
             if not hosts:
                 continue
+            farthest = self.farthest(phase, now)
+            if is_promised and not phase.is_pinned:
+                farthest = Locality.ANY
             if phase.is_gang:
-                if gang := self.together(snapshot, phase, free, self.farthest(phase, now)):
+                if gang := self.together(snapshot, phase, free, farthest):
                     return [*decisions, *(_begun(waits) or gang)]
                 continue
             if near and (found := phase.next_task_on(near)):
@@ -97,7 +101,6 @@ class Delay:
                 locality = phase.locality(one[0], one[2])
                 launch = Launch(phase.id, *one, locality)
                 return [*decisions, *(_begun(waits) or (launch,))]
-            farthest = self.farthest(phase, now)
             if farthest > Locality.NODE and (far := remote(phase, snapshot, hosts, farthest)):
                 return [*decisions, *(_begun(waits) or (far,))]
             if phase.is_wide and waits is not None:

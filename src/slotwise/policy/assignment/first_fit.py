@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from slotwise.core.phase_state import PhaseState
@@ -36,10 +37,11 @@ class FirstFit:
             return None
         if phase.needs:
             most = max(phase.needs, key=lambda name: phase.needs[name] / totals[name])
-            hosts.sort(key=lambda host: (-snapshot.spare.amount(host, most), position[host]))
+            amount = snapshot.spare.amount
+            hosts.sort(key=lambda host: -amount(host, most))  # Stable: then by position.
         found: list[tuple[float, int, str]] = []
         for host in islice(filter(can_use, hosts), LOOK_AT_HOSTS):
-            running = sorted(self._on(host), key=lambda one: one.ends)
+            running = sorted(self._on(host), key=_ENDS)
             last = self._enough(phase, host, running)
             if last is not None:
                 ends = running[last - 1].ends if last else snapshot.now
@@ -53,7 +55,7 @@ class FirstFit:
         request to fit, have ended.
         """
         snapshot, kind = self._snapshot, keeper.pool.slot_kind
-        oldest = sorted(self._on(host), key=lambda one: one.started)
+        oldest = sorted(self._on(host), key=_STARTED)
         count = self._enough(keeper, host, oldest)
         if count is None:
             return 0, NOTHING
@@ -82,7 +84,7 @@ class FirstFit:
                 for name, amount in one.needs.pairs:
                     if name in lacks:
                         lacks[name] -= amount
-            if slots >= phase.width and all(amount <= 0 for amount in lacks.values()):
+            if slots >= phase.width and max(lacks.values(), default=0) <= 0:
                 ended = [one.needs for one in running[:count]]
                 if GPU not in lacks or snapshot.spare.times(host, phase.needs, ended):
                     return count
@@ -95,7 +97,7 @@ class FirstFit:
             self._running[host] = [
                 _Running(
                     started,
-                    now if task in phase.stopping else max(now, ends),
+                    now if ends < now or task in phase.stopping else ends,
                     phase.slot_kind,
                     phase.width,
                     phase.held(phase.launches[task][0]),
@@ -113,3 +115,6 @@ class _Running(NamedTuple):
     kind: str
     slots: int
     needs: Resources
+
+
+_STARTED, _ENDS = itemgetter(0), itemgetter(1)  # of a `_Running`

@@ -44,7 +44,7 @@ def preempt(snapshot: Snapshot) -> Sequence[Preempt | WouldPreempt]:
     within that pool. If that max share is for several kinds of slots, they may be of another
     kind there, together with as many tasks of the wanted kind from elsewhere. Tasks on
     unresponsive hosts are never stopped, since their slots cannot be used. What is taken back
-    is reserved for the pool (`reserved.serve_reserved`). Source: Hadoop Fair Scheduler
+    is reserved for the pool (`serve_reserved`). Source: Hadoop Fair Scheduler
     (HADOOP-4665); the soft kill is from Hammr (5.2).
 
     Slots for a task that occupies several are taken on one host, together with those that are

@@ -281,15 +281,15 @@ class WideTaskReservations:
     def _due(self, phase: PhaseState) -> float:
         """When its wait is due; inf if it holds its allocation.
 
-        At once if it lacks the slots of a whole task, or gang, or its pool is overdue. If it
-        lacks a part of these slots, after the time in which that part adds up to a task, or
-        gang, of usual length.
+        At once if it lacks the slots of a whole task, or gang, its pool is overdue, or its
+        promise is due. If it lacks a part of these slots, after the time in which that part
+        adds up to a task, or gang, of usual length.
         """
         lacks = _lacks(phase)
         if lacks <= SLOTS:
             return inf
         wait = 0.0
-        if not phase.overrides_delay:
+        if not (phase.overrides_delay or self._snapshot.promises.comes_first(phase)):
             if lacks < phase.unit - SLOTS and phase.unit > 1:  # Otherwise it is its turn.
                 wait = self._mean(phase) * (phase.unit / lacks - 1)
             wait = max(wait, self._near_after(phase))

@@ -123,7 +123,8 @@ def by_due_date(problem: Malleable) -> Order:
     A line has no such instant; its origin is used. Ties by area. O(J log J).
     """
     due = problem.costs.due
-    return [int(j) for j in np.lexsort((problem.work / problem.costs.stakes, due))]
+    order: Order = np.lexsort((problem.work / problem.costs.stakes, due)).tolist()
+    return order
 
 
 def by_last_start(problem: Malleable) -> Order:
@@ -209,7 +210,8 @@ def _undominated(
 
 
 def _ascending(keys: Floats) -> Order:
-    return [int(j) for j in np.argsort(keys, kind="stable")]
+    order: Order = np.argsort(keys, kind="stable").tolist()
+    return order
 
 
 # The moldable version of a malleable problem, as a resource allocation problem (FLEX 3.2).

@@ -10,7 +10,6 @@ from math import inf
 import numpy as np
 
 from slotwise.core.costs import Floats
-from slotwise.core.objective import Steps
 from slotwise.core.tolerances import CLOSE, SAME
 from slotwise.policy.due_dates import Promises, minimax, tighten, water_fill
 from slotwise.policy.malleable import Malleable
@@ -52,19 +51,27 @@ def _solve_max(problem: Malleable) -> MalleableSolution:
 
 
 def _solve_sum(problem: Malleable, budget: Budget) -> MalleableSolution:
-    are_steps = all(isinstance(cost, Steps) for cost in problem.costs)
-    # Branch and bound needs a good start, but most of the budget for itself.
-    search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
-    lowest = problem.value(problem.heights)  # No job completes before its height.
-    order, due = _best_order(problem, search, _dates(problem, budget), lowest)
+    order, due = best_order(problem, budget)
     if len(problem) > MAX_PROMISES:
         return in_order(problem, order)
     bound = -inf
-    if are_steps:
+    if problem.costs.are_steps:
         choice = choose_steps(problem, due, budget)
         due, bound = choice.due, choice.bound
     find = simplest if problem.costs.are_lines else earliest
     return replace(find(problem, [order], due), bound=bound)
+
+
+def best_order(problem: Malleable, budget: Budget) -> tuple[Order, Floats]:
+    """The best order of a sum that search finds, and its due dates.
+
+    With more than `MAX_PROMISES` jobs these are the completions by the packing scheme.
+    """
+    # Branch and bound needs a good start, but most of the budget for itself.
+    are_steps = problem.costs.are_steps
+    search = budget.part(ROUNDS * len(problem) ** 2) if are_steps else budget
+    lowest = problem.value(problem.heights)  # No job completes before its height.
+    return _best_order(problem, search, _dates(problem, budget), lowest)
 
 
 def _dates(problem: Malleable, budget: Budget) -> Callable[[Sequence[int]], Floats]:
@@ -106,7 +113,7 @@ def _best_order(
         if starts[-1][0] <= lowest:
             return start, known[key]
     starts.sort(key=lambda one: one[0])
-    found = [improve(start, value, budget) for _, start in starts]
+    found = [improve(start, value, budget, reached) for reached, start in starts]
     order, _ = min(found, key=lambda one: one[1])
     due = known.get(tuple(order))
     return order, dates(order) if due is None else due
@@ -123,16 +130,19 @@ def _orders(problem: Malleable) -> Iterator[Order]:
 
 
 def improve(
-    order: Sequence[int], evaluate: Callable[[Sequence[int]], float], budget: Budget
+    order: Sequence[int],
+    evaluate: Callable[[Sequence[int]], float],
+    budget: Budget,
+    known: float | None = None,
 ) -> tuple[list[int], float]:
     """An order that is at least as good, and its value.
 
     It accepts the first better order found, one evaluation per step. It ends when no insertion
     of one job and no exchange of two helps, or when the budget is spent. O(J^2) steps for each
-    round over all neighbours.
+    round over all neighbours. The value of the order may be `known`.
     """
     best = list(order)
-    value = evaluate(best)
+    value = evaluate(best) if known is None else known
     helped = True
     while helped:
         helped = False
@@ -214,6 +224,20 @@ def in_order(problem: Malleable, order: Sequence[int]) -> MalleableSolution:
     """The schedule by the packing scheme in an order of priority. O(J log J)."""
     packer = Packer(problem.capacity, problem.work, problem.min_share, problem.max_share)
     return MalleableSolution.of(problem, packer.pieces(order).by_claim(len(problem)))
+
+
+def at_start(problem: Malleable, order: Sequence[int]) -> Floats:
+    """The slots of each job in the first interval of `in_order`. O(J)."""
+    slots, slack = problem.min_share.copy(), problem.capacity
+    for floor in problem.min_share[problem.min_share > 0].tolist():
+        slack -= floor
+    for j in order:  # As `packing.sweep` at the instant 0.
+        if slack <= 0.0:
+            break
+        top, share = float(problem.max_share[j]), float(slots[j])
+        slots[j] = share + slack if slack < top - share else top
+        slack -= min(slack, top - share)
+    return slots
 
 
 def keeping(problem: Malleable, due: Floats) -> MalleableSolution:

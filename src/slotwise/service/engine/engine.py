@@ -14,7 +14,7 @@ from typing import Any
 
 from slotwise.backends.local.backend import HOST
 from slotwise.backends.local.call_stream import CallFiles
-from slotwise.core.decisions import Decision, GiveUp, Launch
+from slotwise.core.decisions import BreakPromise, Decision, GiveUp, Launch
 from slotwise.core.dependencies import CANCELLED, predecessor_failed
 from slotwise.core.errors import InputError, suggestion
 from slotwise.core.events import Event, TaskAdopted, TaskFailed, TaskFinished, TaskKilled
@@ -43,6 +43,9 @@ from slotwise.workload.dates import seconds_until
 
 IS_CANCELLED = "cancelled"
 """The change of a job that says that its user has cancelled it."""
+
+IS_BROKEN = "promise_broken"
+"""The change of a job that says that its promise was broken: the next server gives none."""
 
 ENTER_SECONDS = 10.0
 """How long a change waits for a job that is stored, and not yet in the session."""
@@ -189,6 +192,8 @@ class Engine:
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
+            elif isinstance(one, BreakPromise) and (record := self.store.job(one.job)):
+                self.store.change(one.job, changes={**record.changes, IS_BROKEN: True})
 
     def _job_begins(self, job: str, at: float) -> None:
         self._begun.add(job)

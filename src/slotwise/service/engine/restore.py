@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from slotwise.core.dependencies import CANCELLED, in_order, predecessor_failed
-from slotwise.service.engine.engine import IS_CANCELLED, Engine
+from slotwise.service.engine.engine import IS_BROKEN, IS_CANCELLED, Engine
 from slotwise.service.engine.planning import Spec
 from slotwise.service.engine.streams import binding_of
 from slotwise.service.settings import HELD
@@ -108,7 +108,10 @@ def _restored(engine: Engine, record: StoredJob, adopted: bool) -> int:
         user=record.user,
     )
     if execution.job.promise is not None:  # It was accepted with it.
-        execution.job = replace(execution.job, promised=True)
+        if record.changes.get(IS_BROKEN):
+            execution.job = replace(execution.job, promise=None)
+        else:
+            execution.job = replace(execution.job, promised=True)
     try:
         execution.open()
     except BaseException:
@@ -153,7 +156,7 @@ def _calls(engine: Engine, record: StoredJob) -> int:
             stream.cancelled += one.state == CANCELLED
             stream.raised += one.state != CANCELLED and not one.is_value
         elif call := engine.store.call(record.id, one.number):
-            engine.streams.add(stream, one.number, call)
+            engine.streams.restore(stream, one.number, call)
     if record.changes.get(IS_CANCELLED):
         engine.streams.cancel(stream)
         return QUEUED

@@ -14,6 +14,7 @@ from slotwise.core.errors import SlotwiseError
 from slotwise.core.job import Job
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution
+from slotwise.service.engine.begins import BEGINS_MAX, KILLS, CallBegins
 from slotwise.service.engine.hub import Hub, of_client
 from slotwise.service.engine.rights import plain_name
 from slotwise.service.store.insist import insist
@@ -96,7 +97,7 @@ class Streams:
     ) -> None:
         """`ended` is called with each stream that is over; calls run as the user's account."""
         self._core, self._store, self._hub, self._ended = core, store, hub, ended
-        self._account_of = account_of
+        self._account_of, self._begins = account_of, CallBegins(store)
         self._by_key: dict[str, ServedStream] = {}
         self._by_job: dict[str, ServedStream] = {}
         self.is_leaving = False
@@ -148,14 +149,38 @@ class Streams:
 
     def add(self, stream: ServedStream, number: int, record: StoredCall) -> None:
         """Run a call when its inputs are done."""
+        self._submit(stream, self._watched(stream, number), record)
+
+    def restore(self, stream: ServedStream, number: int, record: StoredCall) -> None:
+        """Run a call of an earlier server, unless it has killed too many of them."""
+        future = self._watched(stream, number)
+        if record.begins >= BEGINS_MAX:
+            future._fail(SlotwiseError(KILLS.format(record.begins)))
+            return
+        turn: Future[Any] = Future(self._core)
+        self._submit(stream, future, record, turn)
+        place = stream.record.id, number
+        self._begins.restore(place, record.begins, lambda: turn._finish(None))
+
+    def _watched(self, stream: ServedStream, number: int) -> ServedFuture:
+        """The future of a call, whose end will be stored."""
         future = stream.futures.get(number) or self.expect(stream, number)
         stream.is_closed |= not stream.grows
+        future._when_done(lambda: self._over(stream, number, future))
+        return future
+
+    def _submit(
+        self,
+        stream: ServedStream,
+        future: ServedFuture,
+        record: StoredCall,
+        *turn: Future[Any],
+    ) -> None:
         inputs: list[Any] = [
             self._input(*reference) if part is None else part
             for part, reference in zip(record.parts, record.inputs, strict=True)
         ]
-        future._when_done(lambda: self._over(stream, number, future))
-        open_inputs = [one for one in inputs if isinstance(one, Future)]
+        open_inputs = [*turn, *(one for one in inputs if isinstance(one, Future))]
 
         def submit() -> None:
             parts = [one._packed() if isinstance(one, Future) else one for one in inputs]
@@ -245,6 +270,7 @@ class Streams:
         Also those that wait for each other in a circle, for which a session would wait.
         """
         self.is_leaving = True
+        self._begins.stop()
         for stream in list(self._by_key.values()):
             for future in reversed(list(stream.futures.values())):
                 future.cancel()
@@ -253,6 +279,7 @@ class Streams:
         """Store the end of a call, then notify its client."""
         if self.is_leaving:
             return
+        self._begins.over((stream.record.id, number))
         state, packed, reason, printed = _ending(future)
         stream.done += state != "cancelled"
         stream.raised += state in ("raised", "failed")
@@ -287,6 +314,8 @@ class Streams:
             self._ended(stream)
 
     def _notify(self, stream: ServedStream, number: int, state: str) -> None:
+        if state == "running":
+            self._begins.begin((stream.record.id, number))
         news = {"stream": plain_name(stream.key), "number": number, "state": state}
         self._hub.publish(of_client(stream.client), frame(news))
 

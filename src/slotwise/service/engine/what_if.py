@@ -6,15 +6,16 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
+from slotwise.core.errors import InputError
 from slotwise.service.engine.engine import Engine
 from slotwise.service.engine.rights import LimitError
 from slotwise.service.engine.submitting import JobSubmitter, Submission
+from slotwise.service.settings import HELD
 from slotwise.service.users.access import Role, User
 from slotwise.service.users.limits import RateLimit
-from slotwise.sessions.what_if import Asked, change_of
+from slotwise.sessions.what_if import Asked, change_of, plain_answer
 
 ASKED_PER_SECOND, ASKED_AT_ONCE = 0.2, 10.0
 """How often a user may ask in the long run, and how many times at once: an answer costs as much
@@ -49,22 +50,20 @@ class WhatIfs:
         asked = Asked(**{key: stated[key] for key in OF_ADMINS if stated.get(key)})
         if not asked.is_nothing:
             user.check(Role.ADMIN, "ask about other pools, schedulers or hosts")
+        if HELD in asked.pools:
+            raise InputError(f"pools: {HELD!r} has the jobs on hold, not a share; name another")
         self._count(user)
         with self._answering():
             jobs = self._submitter.planned(given) if given.jobs else []
             change = change_of(core, jobs, asked)
             found = self._engine.forecasts.what_if(change).moved(time.time() - core.now)
-        plain = replace(found, jobs=found.jobs[:ANSWERED_MAX]).to_plain()
+        plain = plain_answer(found, jobs)
         ids = [one["job"] for one in plain["jobs"]]
         records = {one.id: one for one in self._engine.store.jobs(ids=ids, limit=len(ids))}
         for row in plain["jobs"]:
             record = records.get(row["job"])
             row["user"], row["pool"] = (record.user, record.pool) if record else (None, None)
-        deadlines = [job.id for job in jobs if job.deadline is not None]
-        promises = [job.id for job in jobs if job.promised]
-        new = [job.id for job in jobs]
-        found_of = {"new": new, "deadlines": deadlines, "promises": promises}
-        return {**plain, "now": time.time(), **found_of}
+        return plain
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -90,7 +89,3 @@ class WhatIfs:
             raise LimitError(
                 f"user {user.name!r} asks too often what would happen; wait {wait:.0f} s"
             )
-
-
-ANSWERED_MAX = 1_000
-"""The most jobs in an answer."""

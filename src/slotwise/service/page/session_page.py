@@ -33,6 +33,7 @@ from slotwise.service.users.access import own_user
 from slotwise.service.users.guard import Guard, GuardRules
 from slotwise.service.users.logins import logins_of
 from slotwise.sessions.intake import SessionCore
+from slotwise.sessions.what_if import Asked, change_of, plain_answer
 
 START_SECONDS, END_SECONDS = 10.0, 2.0
 """How long the start of the server may take, and how long its end is awaited."""
@@ -52,7 +53,7 @@ class SessionSource(CoreSource):
 
     def about(self) -> dict[str, Any]:
         """See `PageSource`."""
-        can = ["cancel", "explain", "logs", "history"]
+        can = ["cancel", "explain", "logs", "history", "what-if"]
         return {"kind": "session", "title": self._title, "can": can}
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
@@ -68,6 +69,13 @@ class SessionSource(CoreSource):
     def cancel(self, name: str) -> None:
         """Cancel a job; no effect on one that is over."""
         self._core.cancel_job(name)
+
+    def what_if(self, stated: Mapping[str, Any]) -> dict[str, Any]:
+        """What another pool, scheduler or host would do. InputError as of the session."""
+        core = self._core
+        given = {key: stated[key] for key in Asked._fields if stated.get(key)}
+        found = core.forecasts.what_if(change_of(core, (), Asked(**given)))
+        return plain_answer(found.moved(time.time() - core.now))
 
     def files(self, name: str) -> Iterator[tuple[int, AttemptFile]]:
         """The files with the output of a job."""
@@ -176,6 +184,12 @@ def session_app(source: Any, hub: PageHub) -> Starlette:
         await run_in_threadpool(source.cancel, _name(request))
         return PlainResponse({"id": _name(request)})
 
+    async def what_if(request: Request) -> Response:
+        stated = await request.json()
+        if not isinstance(stated, dict):
+            raise InputError("the body is not an object of JSON; send one")
+        return PlainResponse(await run_in_threadpool(source.what_if, stated))
+
     async def logs(request: Request) -> Response:
         name, query = _name(request), request.query_params
         pieces = output_of(
@@ -192,6 +206,7 @@ def session_app(source: Any, hub: PageHub) -> Starlette:
         "history": Route("/v1/jobs", _answering(jobs)),
         "explain": Route(f"{job}/explain", _answering(explain)),
         "logs": Route(f"{job}/logs", _answering(logs)),
+        "what-if": Route("/v1/what-if", _answering(what_if), methods=["POST"]),
         "cancel": Route(f"{job}/cancel", _answering(cancel), methods=["POST"]),
     }
     able = [route for name, route in routes.items() if name in can]

@@ -77,6 +77,7 @@ class StoredCall:
     state     `open`, or how it ended: done, failed, cancelled
     is_value  of a call that is done, whether `value` is its value, and not what it raised
     printed   the path of its output
+    begins    in how many servers it has begun that did not stop it in order
     """
 
     job: str
@@ -89,6 +90,7 @@ class StoredCall:
     printed: str = ""
     reason: str = ""
     ended: float | None = None
+    begins: int = 0
 
 
 class CallState(NamedTuple):

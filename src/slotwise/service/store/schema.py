@@ -123,6 +123,9 @@ INSERT INTO tasks_of_phases
 DROP TABLE tasks;
 ALTER TABLE tasks_of_phases RENAME TO tasks;
 """,
+    """
+ALTER TABLE calls ADD COLUMN begins INTEGER NOT NULL DEFAULT 0;
+""",
 )
 """The statements that lead from each version to the next; the first make version 1."""
 

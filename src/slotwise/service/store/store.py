@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -272,6 +272,32 @@ class Store:
             return bool(rows)
 
         return self._writer.do(action)
+
+    def begin_calls(
+        self, calls: Callable[[], Collection[tuple[str, int]]], *, may_wait: bool = False
+    ) -> Future[None]:
+        """Count that open calls, by job and number, begin in a server.
+
+        They are asked for in the transaction. What `may_wait` is stored with the next change,
+        or after `SOON_SECONDS`.
+        """
+        return self._count_begins(calls, 1, may_wait=may_wait)
+
+    def stop_calls(self, calls: Collection[tuple[str, int]]) -> Future[None]:
+        """Undo that these calls have begun: the server stops in order, and they run again."""
+        return self._count_begins(lambda: calls, -1, may_wait=False)
+
+    def _count_begins(
+        self, calls: Callable[[], Collection[tuple[str, int]]], by: int, *, may_wait: bool
+    ) -> Future[None]:
+        of_job = "job = (SELECT number FROM jobs WHERE id = ?) AND number = ?"
+        update = f"UPDATE calls SET begins = begins + ? WHERE {of_job} AND state = 'open'"
+
+        def action(work: StoreWork) -> None:
+            for job, number in calls():
+                work.execute(update, by, job, number)
+
+        return self._writer.do(action, may_wait=may_wait)
 
     # Tokens, which `tokens.py` makes and checks.
 

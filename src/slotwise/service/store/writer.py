@@ -25,12 +25,16 @@ from slotwise.service.store.schema import StoreError, store_error
 
 T = TypeVar("T")
 
+SOON_SECONDS = 0.01
+"""How long a change that may wait does so for another one, which takes a commit anyway."""
+
 
 class StoreChange(NamedTuple):
     """A change that waits for the writer, and the future with what its action returns."""
 
     action: Callable[[StoreWork], Any]
     done: Future[Any]
+    may_wait: bool = False
 
 
 class StoreWork:
@@ -117,13 +121,16 @@ class StoreWriter:
         self._thread = threading.Thread(target=self._run, name="slotwise-store", daemon=True)
         self._thread.start()
 
-    def do(self, action: Callable[[StoreWork], T]) -> Future[T]:
-        """Run an action in the next transaction; a future with what it returns."""
+    def do(self, action: Callable[[StoreWork], T], *, may_wait: bool = False) -> Future[T]:
+        """Run an action in the next transaction; a future with what it returns.
+
+        One that `may_wait` takes no transaction of its own unless no other change comes soon.
+        """
         done = Future[T]()
         done.set_running_or_notify_cancel()  # It cannot be cancelled.
         with self._closing:
             if not self._is_closed:
-                self._queue.put(StoreChange(action, done))
+                self._queue.put(StoreChange(action, done, may_wait))
                 return done
         done.set_exception(StoreError("closed", f"{self._path} is closed"))
         return done
@@ -142,7 +149,8 @@ class StoreWriter:
             with suppress(Empty):
                 while change is not None:
                     group.append(change)
-                    change = self._queue.get_nowait()
+                    waits = all(one.may_wait for one in group)
+                    change = self._queue.get(waits, SOON_SECONDS)
             self._commit(group)
             if change is None:
                 return

@@ -8,13 +8,14 @@ token, or the cookie of the page. It answers logins by itself.
 
 from __future__ import annotations
 
+import html
 import ipaddress
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, Response
@@ -63,6 +64,15 @@ EXPIRED = (
     "<!doctype html><title>slotwise</title><p>This link has been used, or is too old."
     " <code>slotwise page</code> prints a new one.</p><p><a href='./'>Continue</a></p>"
 )
+
+
+CONFIRM = (
+    "<!doctype html><title>slotwise</title><p>Another site has opened this link, which logs"
+    " this browser in as <b>{user}</b>.</p><p>Only if that is you:"
+    " <a href='./login?code={code}'>log in</a></p>"
+)
+"""The answer to a link that another site has opened: it could be the attacker's own, so that a
+user would submit work as the attacker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,10 +354,15 @@ class Guard:
         self, scope: Scope, receive: Receive, identity: Identity | None
     ) -> Response:
         """Begin a session of a browser that has followed a link with a code."""
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        login = self.logins.login_by(query.get("code", [""])[0])
+        code = parse_qs(scope["query_string"].decode("latin-1")).get("code", [""])[0]
+        site = dict(scope["headers"]).get(b"sec-fetch-site")
+        is_foreign = site in (b"cross-site", b"same-site")
+        login = self.logins.of_code(code) if is_foreign else self.logins.login_by(code)
         if login is None:
             return HTMLResponse(EXPIRED, 401)
+        if is_foreign:
+            user = html.escape(login.user)
+            return HTMLResponse(CONFIRM.format(user=user, code=quote(code, safe="")))
         refresh = {"refresh": "0; url=./"}
         return self._entered(scope, login, HTMLResponse(ENTER, headers=refresh))
 

@@ -56,10 +56,16 @@ class Logins:
         """A code by which one browser logs in as a user, within five minutes."""
         return self._new(self._codes, Login(user, self._clock() + CODE_SECONDS, token))
 
+    def of_code(self, code: str) -> Login | None:
+        """The login by a code, which is not used up; None as of `login_by`."""
+        found = self._codes.get(hashed(code))
+        return found if self._user(found) else None
+
     def login_by(self, code: str) -> Login | None:
         """Use a code up; None if it is unknown, used or too old."""
-        found = self._codes.pop(hashed(code), None)
-        return found if self._user(found) else None
+        found = self.of_code(code)
+        self._codes.pop(hashed(code), None)
+        return found
 
     def begin(self, user: str, token: str | None = None) -> str:
         """A new session; its secret, which the cookie of the browser has."""
