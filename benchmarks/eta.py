@@ -558,10 +558,7 @@ def write_plot(shown: Mapping[str, Sequence[Case]], path: Path) -> None:
     """
     import altair as alt
 
-    places = np.linspace(0.0, 1.0, 41)
-    rows = [
-        {"expected": 0.1 + 0.8 * at, "held": 0.1 + 0.8 * at, "log": "ideal"} for at in places
-    ]
+    places, rows = np.linspace(0.0, 1.0, 41), []
     for name, cases in shown.items():
         found = ranges_of(cases, "end", WEEK)
         for at in places:
@@ -571,16 +568,14 @@ def write_plot(shown: Mapping[str, Sequence[Case]], path: Path) -> None:
             limit = low + half * (high - low)
             part = float(np.mean(found.truth <= limit))
             rows.append({"expected": 0.1 + 0.8 * float(at), "held": part, "log": name})
-    chart = (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line()
-        .encode(
-            alt.X("expected:Q", title="part that should end before"),
-            alt.Y("held:Q", title="part that ended before"),
-            alt.Color("log:N", title=None),
-        )
-        .properties(width=380, height=380)
-    )
+    x = alt.X("expected:Q", title="part that should end before", scale=alt.Scale(nice=False))
+    y = alt.Y("held:Q", title="part that ended before", scale=alt.Scale(zero=False))
+    ideal = [{"expected": at, "held": at} for at in (0.1, 0.9)]
+    diagonal = alt.Chart(alt.Data(values=ideal)).mark_line(color="grey", strokeDash=[4, 4])
+    lines = alt.Chart(alt.Data(values=rows)).mark_line()
+    chart = alt.layer(
+        diagonal.encode(x, y), lines.encode(x, y, alt.Color("log:N", title=None))
+    ).properties(width=380, height=380)
     path.parent.mkdir(parents=True, exist_ok=True)
     chart.save(path)
     print(f"wrote {path}")

@@ -77,20 +77,29 @@ def simulated(
 COURSES = ((300, 50), (3_000, 30), (inf, 16))
 """How many courses are simulated, each up to a number of phases."""
 
-COMPILED_FROM = 100
-"""The phases from which machine code is worth loading."""
+COMPILED_FROM = 200
+"""The simulated tasks from which machine code is worth loading."""
 
-PLAIN_PHASES, PLAIN_COURSES = 10_000, 5
-"""Without machine code: the phases of all courses together, and the fewest courses."""
+PLAIN_TASKS, PLAIN_COURSES = 10_000, 5
+"""Without machine code: the tasks of all courses together, and the fewest courses."""
 
 
 def courses_for(situation: Situation) -> int:
     """How many courses are simulated. Begins to load the machine code if it is worth it."""
-    phases = sum(len(job.phases) for job in situation.jobs)
-    count = next(count for most, count in COURSES if phases <= most)
-    if phases < COMPILED_FROM or load_machine_code():
+    phases = [phase for job in situation.jobs for phase in job.phases]
+    count = next(count for most, count in COURSES if len(phases) <= most)
+    most = _batches(situation, len(phases))
+    tasks = sum([min(phase.pending, most) for phase in phases])
+    if tasks < COMPILED_FROM or load_machine_code():
         return count
-    return max(PLAIN_COURSES, min(count, PLAIN_PHASES // phases))
+    return max(PLAIN_COURSES, min(count, PLAIN_TASKS // tasks))
+
+
+def _batches(situation: Situation, phases: int) -> int:
+    """In how many batches the tasks of a phase are simulated at most."""
+    totals = situation.totals
+    slots = sum(totals[kind] for kind in situation.kinds)
+    return max(BATCHES_MIN, max(TASKS_MAX, TASKS_EACH * slots) // max(1, phases))
 
 
 _loading: list[threading.Thread] = []
@@ -150,8 +159,7 @@ class _Table:
         phases = [phase for _, phase in rows]
         jobs = [situation.jobs[number] for number, _ in rows]
         names = list(self._totals)
-        slots = sum(self._totals[kind] for kind in situation.kinds)
-        batches = max(BATCHES_MIN, max(TASKS_MAX, TASKS_EACH * slots) // max(1, count))
+        batches = _batches(situation, count)
         rows_of = {takes: _needed(takes, names) for takes in {p.takes for p in phases}}
         self._need = np.array([rows_of[p.takes] for p in phases]).reshape(count, len(names))
         totals = np.array([float(self._totals[name]) for name in names])
