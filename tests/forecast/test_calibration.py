@@ -83,11 +83,31 @@ def test_errors_of_another_scheduler_correct_until_own_ones_replace_them() -> No
     calibration.change_scheduler()
     assert calibration.of_another == 500
     assert coverage(calibration, 3.0, 60) == pytest.approx(0.8, abs=0.1)
-    assert (calibration.noted, calibration.of_another) == (60, 500)
+    assert (calibration.noted, calibration.of_another) == (60, 440)
     coverage(calibration, 1.0, 1_500)
-    assert calibration.of_another == 440
-    assert coverage(calibration, 1.0, 1_000) == pytest.approx(0.8, abs=0.03)
     assert calibration.of_another == 0
+    assert coverage(calibration, 1.0, 1_000) == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_range_that_has_passed_is_a_miss_before_the_truth_is_known() -> None:
+    """Later ranges of the class are wider, and the truth does not count as another miss."""
+    both = []
+    for is_known in (True, False):
+        calibration = Calibration()
+        coverage(calibration, 1.0, 600)
+        raw = np.array([[80.0, 100.0, 130.0]])
+        given = calibration.correct(raw, ["many"])
+        open_ones = [calibration.issue("many", 0.0, raw[0], given[0]) for _ in range(30)]
+        for one in open_ones if is_known else ():
+            calibration.note_present(one, 1e4)
+            calibration.note_present(one, 2e4)
+        both.append(corrected(calibration, Range(80.0, 100.0, 130.0)).high)
+        for one in open_ones:
+            calibration.note(one, 2e4)
+        both.append(corrected(calibration, Range(80.0, 100.0, 130.0)).high)
+    early, late, unknown, late_unknown = both
+    assert early > unknown
+    assert late == late_unknown > early
 
 
 def test_nothing_ends_before_the_present() -> None:
@@ -124,7 +144,7 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
             "noted": 1,
             "of_another": 0,
             "sizes": [],
-            "tails": [{"errors": [], "shares": {}, "misses": {}}],
+            "tails": [{"errors": {}, "shares": {}, "misses": {}}],
         },
         {
             "noted": 1,
@@ -134,16 +154,16 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
         {
             "noted": 1,
             "of_another": 0,
-            "tails": [{"errors": [["nan", "x"]], "shares": {}, "misses": {}}] * 2,
+            "tails": [{"errors": {"x": ["nan"]}, "shares": {}, "misses": {}}] * 2,
         },
         {
             "noted": 1,
             "of_another": 0,
-            "tails": [{"errors": [[1.0]], "shares": {}, "misses": {}}] * 2,
+            "tails": [{"errors": {"x": 1.0}, "shares": {}, "misses": {}}] * 2,
         },
     ],
 )
 def test_anything_else_is_refused(plain: dict[str, object]) -> None:
     """Anything else is refused."""
-    with pytest.raises((KeyError, TypeError, ValueError)):
+    with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):
         Calibration.of(plain)

@@ -12,7 +12,7 @@ and Tibshirani, NeurIPS 2023), since the jobs of a week share its surprises.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Self
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from slotwise.forecast.durations import Floats
 from slotwise.forecast.eta import CONFIDENCE, Range
 
-KEPT = 2_000
-"""How many of the last errors count."""
+KEPT = 500
+"""How many of the last errors of each class count: a rare class has a long memory."""
 
 OTHER_CLASS = 0.2
 """The weight of an error of another class of jobs, by that of one of the same class."""
@@ -38,8 +38,8 @@ UNSURE = 1.3
 RATE = 0.003
 """How fast the share of a class adapts: 0.01 opens 4 % of the ranges (trials on KTH-SP2)."""
 
-KEPT_OF_ANOTHER, ANOTHER = 500, "another scheduler"
-"""How many errors are kept when the scheduler is changed, and the class that they get."""
+ANOTHER = "another scheduler"
+"""The class of the errors that are kept when the scheduler is changed."""
 
 LATELY, AT_ONCE, FEW_MISSES = 50, 0.3, 10
 """How many of the last ranges of a class are watched; by what part of the excess of misses
@@ -61,48 +61,46 @@ FEW_JOBS, SHORT_QUEUE, LONG_QUEUE = 20, 10, 40
 
 
 def class_of(jobs_of_user: int, waiting: int) -> str:
-    """The class of a job."""
+    """The class of a job, unless it has run for a time already: see `RUNNING`."""
     queue = "short" if waiting <= SHORT_QUEUE else "long" if waiting <= LONG_QUEUE else "huge"
     return f"{'few' if jobs_of_user < FEW_JOBS else 'many'}-{queue}"
+
+
+RUNNING = "-running"
+"""Added to the class of a job that has begun before: its end was forecast too late, since it is
+longer than most, so its errors are others."""
 
 
 class _Tail:
     """The last errors at one end of ranges, and the shares that may miss it, by class."""
 
     def __init__(self) -> None:
+        self.errors: dict[str, deque[float]] = {}
         self.shares: dict[str, float] = {}
         self.misses: dict[str, deque[bool]] = {}
-        self._numbers: dict[str, int] = {}  # Of classes.
-        self._errors, self._classes = np.zeros(KEPT), np.zeros(KEPT, np.int64)
-        self._added = 0
         self._ordered: tuple[Floats, NDArray[np.int64]] | None = None  # Until one is added.
 
     def add(self, error: float, name: str) -> None:
-        place = self._added % KEPT  # Of the oldest one.
-        self._errors[place] = error
-        self._classes[place] = self._numbers.setdefault(name, len(self._numbers))
-        self._added += 1
+        self.errors.setdefault(name, deque(maxlen=KEPT)).append(error)
+        if others := self.errors.get(ANOTHER):
+            others.popleft()
         self._ordered = None
-
-    def last(self) -> Iterator[tuple[float, str]]:
-        """The errors and their classes, the oldest first."""
-        names = list(self._numbers)
-        for number in range(max(0, self._added - KEPT), self._added):
-            yield float(self._errors[number % KEPT]), names[self._classes[number % KEPT]]
 
     def factor(self, name: str, allowed: float) -> float:
         """By how much the distance from the median to this end is multiplied."""
-        count = min(self._added, KEPT)
-        if count < ENOUGH:
-            return UNSURE
         if self._ordered is None:
-            order = np.argsort(self._errors[:count])
-            self._ordered = self._errors[order], self._classes[order]
+            lengths = [len(one) for one in self.errors.values()]
+            errors = np.array([error for one in self.errors.values() for error in one], float)
+            order = np.argsort(errors)
+            self._ordered = errors[order], np.repeat(np.arange(len(lengths)), lengths)[order]
         errors, classes = self._ordered
-        sums = np.cumsum(np.where(classes == self._numbers.get(name, -1), 1.0, OTHER_CLASS))
+        if len(errors) < ENOUGH:
+            return UNSURE
+        number = list(self.errors).index(name) if name in self.errors else -1
+        sums = np.cumsum(np.where(classes == number, 1.0, OTHER_CLASS))
         part = 1 - self._share(name, allowed)
         place = int(np.searchsorted(sums, part * (sums[-1] + 1)))  # The next one counts, too.
-        return float(errors[min(place, count - 1)])
+        return float(errors[min(place, len(errors) - 1)])
 
     def _share(self, name: str, allowed: float) -> float:
         """The share that may miss: as adapted, less what was missed too often lately."""
@@ -117,23 +115,26 @@ class _Tail:
 
     def change_scheduler(self) -> None:
         """The errors so far are those of another scheduler: another class."""
-        kept = list(self.last())[-KEPT_OF_ANOTHER:]
-        self.__init__()  # type: ignore[misc]
-        for error, _ in kept:
-            self.add(error, ANOTHER)
+        kept = [error for name, one in self.errors.items() if name != ANOTHER for error in one]
+        kept = [*self.errors.get(ANOTHER, ()), *kept][-KEPT:]
+        self.errors, self.shares, self.misses = {ANOTHER: deque(kept)}, {}, {}
+        self._ordered = None
 
     def plain(self) -> dict[str, Any]:
         """All of it as values of JSON: the inverse of `restore`."""
         return {
-            "errors": [[round(error, 6), name] for error, name in self.last()],
+            "errors": {n: [round(error, 6) for error in e] for n, e in self.errors.items()},
             "shares": self.shares,
             "misses": {name: list(map(int, last)) for name, last in self.misses.items()},
         }
 
     def restore(self, plain: Mapping[str, Any]) -> None:
-        """What was kept. ValueError, KeyError or TypeError for anything else."""
-        for error, name in plain["errors"]:
-            self.add(_finite(error), str(name))
+        """What was kept.
+
+        AttributeError, KeyError, TypeError or ValueError for anything else.
+        """
+        for name, errors in plain["errors"].items():
+            self.errors[str(name)] = deque(map(_finite, errors), maxlen=KEPT)
         self.shares = {str(name): _finite(one) for name, one in plain["shares"].items()}
         for name, last in plain["misses"].items():
             self.misses[str(name)] = deque(map(bool, last), maxlen=LATELY)
@@ -144,13 +145,14 @@ def _limited(share: float) -> float:
     return min(most, max(least, share))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Issued:
     """A forecast of which the truth will be known: seconds from its instant.
 
-    raw    as simulated
-    given  as corrected
-    usual  the usual size of an error at that time, seconds
+    raw      as simulated
+    given    as corrected
+    usual    the usual size of an error at that time, seconds
+    is_late  whether the range has passed, which counts as a miss already
     """
 
     name: str
@@ -158,6 +160,7 @@ class Issued:
     raw: Range
     given: Range
     usual: float
+    is_late: bool = False
 
 
 class Calibration:
@@ -169,7 +172,7 @@ class Calibration:
     def __init__(self, confidence: float = CONFIDENCE) -> None:
         self._allowed = (1 - confidence) / 2
         self._low, self._high = _Tail(), _Tail()
-        self.noted = self._of_another = 0
+        self.noted = 0
         self._sizes: deque[float] = deque(maxlen=KEPT)  # Of errors, seconds.
         self._usual: float | None = None  # The median of these, until one is added.
 
@@ -183,7 +186,7 @@ class Calibration:
     @property
     def of_another(self) -> int:
         """How many of the errors that count were made under another scheduler."""
-        return max(0, min(self._of_another, KEPT - self.noted))
+        return len(self._low.errors.get(ANOTHER, ()))
 
     def change_scheduler(self) -> None:
         """From now on another scheduler is simulated.
@@ -191,7 +194,7 @@ class Calibration:
         The last errors are kept until others replace them: without, three of ten ranges of
         starts are missed until some are known.
         """
-        self._of_another, self.noted = min(KEPT_OF_ANOTHER, self.noted + self.of_another), 0
+        self.noted = 0
         for tail in (self._low, self._high):
             tail.change_scheduler()
 
@@ -221,6 +224,19 @@ class Calibration:
         of = {name: tail.factor(name, self._allowed) for name in set(names)}
         return np.array([of[name] for name in names])
 
+    def note_present(self, issued: Issued, now: float) -> None:
+        """What was forecast has not happened yet: if the range has passed, that is a miss.
+
+        Where many jobs wait, the truth is known hours later.
+        """
+        if (
+            not issued.is_late
+            and isfinite(issued.raw.high)
+            and now - issued.at > issued.given.high
+        ):
+            issued.is_late = True
+            self._high.adapt(issued.name, self._allowed, has_missed=True)
+
     def note(self, issued: Issued, truth: float) -> None:
         """What was forecast has happened, at this instant."""
         raw, given, seconds = issued.raw, issued.given, truth - issued.at
@@ -232,7 +248,8 @@ class Calibration:
         self._low.add(below, issued.name)
         self._high.add(above, issued.name)
         self._low.adapt(issued.name, self._allowed, seconds < given.low)
-        self._high.adapt(issued.name, self._allowed, seconds > given.high)
+        if not issued.is_late:
+            self._high.adapt(issued.name, self._allowed, seconds > given.high)
         self._sizes.append(abs(seconds - raw.median))
         self._usual = None
         self.noted += 1
@@ -241,19 +258,21 @@ class Calibration:
         """All of it as values of JSON: the inverse of `of`."""
         return {
             "noted": self.noted,
-            "of_another": self._of_another,
             "sizes": [round(size, 3) for size in self._sizes],
             "tails": [self._low.plain(), self._high.plain()],
         }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any], confidence: float = CONFIDENCE) -> Self:
-        """What was kept. ValueError, KeyError or TypeError for anything else."""
+        """What was kept.
+
+        AttributeError, KeyError, TypeError or ValueError for anything else.
+        """
         found = cls(confidence)
         for tail, kept in zip((found._low, found._high), plain["tails"], strict=True):
             tail.restore(kept)
         found._sizes.extend(map(_finite, plain["sizes"]))
-        found.noted, found._of_another = int(plain["noted"]), int(plain["of_another"])
+        found.noted = int(plain["noted"])
         return found
 
 

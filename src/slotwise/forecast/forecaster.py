@@ -19,7 +19,13 @@ from slotwise.core.events import Event, JobArrived, SchedulerChanged, TaskFinish
 from slotwise.core.job import Job
 from slotwise.core.snapshot import Snapshot
 from slotwise.forecast.arrivals import PastArrivals
-from slotwise.forecast.calibration import Calibration, Issued, class_of
+from slotwise.forecast.calibration import (
+    FLOOR_SECONDS,
+    RUNNING,
+    Calibration,
+    Issued,
+    class_of,
+)
 from slotwise.forecast.courses import Courses, courses_for, simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
 from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Etas, WhatIf
@@ -152,23 +158,37 @@ class Forecaster:
         names = [classes[job.user] for job in jobs]
         starts, ends = self._ranges(courses.starts, now), self._ranges(courses.ends, now)
         given_starts = self.starts.correct(starts, names)
-        of_begun = self.ends_begun.correct(ends, names)
+        begun = [
+            name if now - job.began < FLOOR_SECONDS else name + RUNNING
+            for name, job in zip(names, jobs, strict=True)
+        ]
+        of_begun = self.ends_begun.correct(ends, begun)
         of_waiting = self.ends.correct(ends, names, given_starts[:, 0])
         given_ends = np.where(waits[:, None], of_waiting, of_begun)
         for k, job in enumerate(jobs) if notes else ():
             if (life := self._lives.get(job.id)) is None:
                 continue
-            end, name = (ends[k], given_ends[k]), names[k]
+            self._note_present(life, now)
+            end = ends[k], given_ends[k]
             if not waits[k]:
-                life.end_begun = life.end_begun or self.ends_begun.issue(name, now, *end)
+                life.end_begun = life.end_begun or self.ends_begun.issue(begun[k], now, *end)
             elif life.start is None:
-                life.start = self.starts.issue(name, now, starts[k], given_starts[k])
-                life.end = self.ends.issue(name, now, *end)
+                life.start = self.starts.issue(names[k], now, starts[k], given_starts[k])
+                life.end = self.ends.issue(names[k], now, *end)
         return Etas(
             {job.id: k for k, job in enumerate(jobs)},
             waits, given_starts + now, given_ends + now, now, self.confidence,
             [(one.noted, one.of_another) for one in (self.ends_begun, self.ends)],
         )  # fmt: skip
+
+    def _note_present(self, life: _OpenForecast, now: float) -> None:
+        """Its job is not over now."""
+        if life.start is not None and life.began == inf:
+            self.starts.note_present(life.start, now)
+        if life.end is not None:
+            self.ends.note_present(life.end, now)
+        if life.end_begun is not None:
+            self.ends_begun.note_present(life.end_begun, now)
 
     def courses_of(self, situation: Situation, draws: Draws | None = None) -> Courses:
         """Simulate a situation."""
@@ -235,7 +255,10 @@ class Forecaster:
         }
 
     def restore(self, plain: Mapping[str, Any]) -> None:
-        """What was kept. ValueError, KeyError or TypeError if it is something else."""
+        """What was kept.
+
+        AttributeError, KeyError, TypeError or ValueError for anything else.
+        """
         starts = Calibration.of(plain["starts"], self.confidence)
         ends = Calibration.of(plain["ends"], self.confidence)
         begun = Calibration.of(plain["ends_begun"], self.confidence)
