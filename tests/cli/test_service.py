@@ -237,7 +237,7 @@ def test_when_jobs_start_and_end_is_shown(slotwise: Any, service: FakeService) -
         for low, high in ((130, 290), (300, None))
     )
     eta = {"start": wait, "end": end, "at": now - 2, "confidence": 0.8, "past": 1200}
-    eta |= {"job": "18", "is_simulated": True}
+    eta |= {"job": "18", "of_another": 0}
     service.add("18", state="queued", begun=None, eta=eta)
     found = plain(slotwise("eta", "18", "--json"))
     assert found["jobs"] == [{"id": "18", "state": "queued", "eta": eta}]
@@ -253,8 +253,8 @@ def test_when_jobs_start_and_end_is_shown(slotwise: Any, service: FakeService) -
     assert "starts:     in 2–5 min" in slotwise("status", "18").stdout
     service.add("18", state="queued", eta={**eta, "past": 0})
     assert "no earlier forecasts correct them yet" in slotwise("eta", "18").stdout
-    service.add("18", state="queued", eta={**eta, "is_simulated": False})
-    assert "from the waits of earlier jobs" in slotwise("eta", "18").stdout
+    service.add("18", state="queued", eta={**eta, "of_another": 500})
+    assert "forecasts; 500 of them for another scheduler" in slotwise("eta", "18").stdout
     assert slotwise("eta", "none").exit_code == 2
 
 

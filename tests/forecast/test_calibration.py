@@ -6,10 +6,19 @@ import json
 import random
 from math import inf
 
+import numpy as np
 import pytest
 
 from slotwise.forecast.calibration import ENOUGH, Calibration, Issued
 from slotwise.forecast.eta import Range
+
+
+def corrected(
+    calibration: Calibration, raw: Range, name: str = "many", least: float = 0.0
+) -> Range:
+    """One range."""
+    row = np.array([[raw.low, raw.median, raw.high]])
+    return Range(*calibration.correct(row, [name], least)[0].tolist())
 
 
 def coverage(
@@ -20,10 +29,10 @@ def coverage(
     for _ in range(count):
         scale = rng.uniform(50, 5000)
         raw = Range(scale * 0.8, scale, scale * 1.3)
-        given = calibration.correct(raw, name)
+        given = corrected(calibration, raw, name)
         truth = scale * rng.lognormvariate(0, 0.25 * wrong_by)
         held += given.low <= truth <= given.high
-        calibration.note(Issued(name, 0.0, raw, given), truth)
+        calibration.note(Issued(name, 0.0, raw, given, calibration.usual), truth)
     return held / count
 
 
@@ -50,10 +59,10 @@ def test_a_class_with_larger_errors_gets_wider_ranges() -> None:
     for turn in range(12_000):
         name = "wild" if turn % 5 == 0 else "calm"
         raw = Range(80.0, 100.0, 130.0)
-        given = calibration.correct(raw, name)
+        given = corrected(calibration, raw, name)
         truth = 100 * rng.lognormvariate(0, 0.6 if name == "wild" else 0.2)
         held[name].append(given.low <= truth <= given.high)
-        calibration.note(Issued(name, 0.0, raw, given), truth)
+        calibration.note(Issued(name, 0.0, raw, given, calibration.usual), truth)
     for one in held.values():
         last = one[len(one) // 2 :]
         assert sum(last) / len(last) > 0.74
@@ -62,14 +71,48 @@ def test_a_class_with_larger_errors_gets_wider_ranges() -> None:
 def test_without_errors_ranges_are_wider_than_simulated() -> None:
     """Without errors ranges are wider than simulated."""
     raw = Range(50.0, 100.0, 200.0)
-    given = Calibration().correct(raw, "many")
+    given = corrected(Calibration(), raw)
     assert given.low < raw.low
     assert given.high > raw.high
 
 
+def test_errors_of_another_scheduler_correct_until_own_ones_replace_them() -> None:
+    """Simulations are wrong for both in a similar way; without errors, ranges are a guess."""
+    calibration = Calibration()
+    coverage(calibration, 3.0, 3_000)
+    calibration.change_scheduler()
+    assert calibration.of_another == 500
+    assert coverage(calibration, 3.0, 60) == pytest.approx(0.8, abs=0.1)
+    assert (calibration.noted, calibration.of_another) == (60, 440)
+    coverage(calibration, 1.0, 1_500)
+    assert calibration.of_another == 0
+    assert coverage(calibration, 1.0, 1_000) == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_range_that_has_passed_is_a_miss_before_the_truth_is_known() -> None:
+    """Later ranges of the class are wider, and the truth does not count as another miss."""
+    both = []
+    for is_known in (True, False):
+        calibration = Calibration()
+        coverage(calibration, 1.0, 600)
+        raw = np.array([[80.0, 100.0, 130.0]])
+        given = calibration.correct(raw, ["many"])
+        open_ones = [calibration.issue("many", 0.0, raw[0], given[0]) for _ in range(30)]
+        for one in open_ones if is_known else ():
+            calibration.note_present(one, 1e4)
+            calibration.note_present(one, 2e4)
+        both.append(corrected(calibration, Range(80.0, 100.0, 130.0)).high)
+        for one in open_ones:
+            calibration.note(one, 2e4)
+        both.append(corrected(calibration, Range(80.0, 100.0, 130.0)).high)
+    early, late, unknown, late_unknown = both
+    assert early > unknown
+    assert late == late_unknown > early
+
+
 def test_nothing_ends_before_the_present() -> None:
     """Nothing ends before the present."""
-    given = Calibration().correct(Range(1.0, 2.0, 500.0), "many", least=3.0)
+    given = corrected(Calibration(), Range(1.0, 2.0, 500.0), least=3.0)
     assert (given.low, given.median) == (3.0, 3.0)
 
 
@@ -77,8 +120,8 @@ def test_open_ranges_stay_open_and_teach_nothing() -> None:
     """Open ranges stay open and teach nothing."""
     calibration = Calibration()
     raw = Range(inf, inf, inf)
-    assert calibration.correct(raw, "many") == raw
-    calibration.note(Issued("many", 0.0, raw, raw), 5.0)
+    assert corrected(calibration, raw) == raw
+    calibration.note(Issued("many", 0.0, raw, raw, 0.0), 5.0)
     assert calibration.noted == 0
 
 
@@ -88,7 +131,7 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
     coverage(calibration, 2.0, ENOUGH + 100)
     again = Calibration.of(json.loads(json.dumps(calibration.plain())))
     raw = Range(50.0, 100.0, 200.0)
-    expected, found = (one.correct(raw, "many") for one in (calibration, again))
+    expected, found = (corrected(one, raw) for one in (calibration, again))
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-4)
     assert again.noted == calibration.noted
 
@@ -97,12 +140,30 @@ def test_what_was_kept_gives_the_same_ranges() -> None:
     "plain",
     [
         {},
-        {"noted": 1, "errors": [[1.0]], "shares": [{}]},
-        {"noted": 1, "errors": "x", "shares": 3},
-        {"noted": 1, "errors": [["nan"], [1.0]], "shares": [{}, {}]},
+        {
+            "noted": 1,
+            "of_another": 0,
+            "sizes": [],
+            "tails": [{"errors": {}, "shares": {}, "misses": {}}],
+        },
+        {
+            "noted": 1,
+            "of_another": 0,
+            "tails": [{"errors": "x", "shares": 3, "misses": {}}] * 2,
+        },
+        {
+            "noted": 1,
+            "of_another": 0,
+            "tails": [{"errors": {"x": ["nan"]}, "shares": {}, "misses": {}}] * 2,
+        },
+        {
+            "noted": 1,
+            "of_another": 0,
+            "tails": [{"errors": {"x": 1.0}, "shares": {}, "misses": {}}] * 2,
+        },
     ],
 )
 def test_anything_else_is_refused(plain: dict[str, object]) -> None:
     """Anything else is refused."""
-    with pytest.raises((KeyError, TypeError, ValueError)):
+    with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):
         Calibration.of(plain)

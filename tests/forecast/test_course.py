@@ -16,6 +16,7 @@ from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.loop import run, turn
 from slotwise.core.pools import Pool, PoolTree
 from slotwise.core.state import State
+from slotwise.forecast import courses
 from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.courses import simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
@@ -28,9 +29,9 @@ SLOTS = 6
 class TrueWork(PastWork):
     """All tasks take what is stated."""
 
-    def draw(self, *given: Any) -> Floats:
+    def draw(self, *given: Any, **_: Any) -> Floats:
         """The base, for each course."""
-        return np.full(len(given[4]), given[2])
+        return np.broadcast_to(given[2], given[4].shape)
 
 
 def situation_at_start(
@@ -171,6 +172,36 @@ def test_a_job_that_cannot_run_has_an_open_end() -> None:
     jobs = [Job("a", (Phase("run", Tasks(1, 1.0)),), pool="closed")]
     situation = situation_at_start(jobs, Cluster.of_slots(1), "fair", [closed])
     assert ends_of_course(situation) == {"a": float("inf")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduler", ["fair", "flex", "las", "easy", "easy-sjbf"])
+def test_machine_code_simulates_what_python_does(
+    scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With arrivals, pools, links and several tasks."""
+    pytest.importorskip("numba")
+    pools = [
+        Pool("p0", slots_min={"task": 2}),
+        Pool("p1", 2.0, slots_max={"task": 3}),
+        Pool("p2"),
+    ]
+    jobs = drawn_jobs(1, widest=3 if "easy" in scheduler else 1, tasks=8, pools=3)
+    second = Phase("then", Tasks(3, 1.5), after=frozenset({"run"}))
+    jobs = [replace(job, phases=(*job.phases, second)) for job in jobs]
+    situation = situation_at_start(jobs, Cluster.of_slots(SLOTS), scheduler, pools)
+    arrivals = PastArrivals()
+    for number, job in enumerate(situation.jobs * 3):
+        arrivals.note(job._replace(id=f"old{number}", arrival=number - 60.0))
+    later = replace(situation, now=5.0)
+    assert courses.load_machine_code(waits=True)
+    found = []
+    for loaded in (courses._loaded, []):
+        monkeypatch.setattr(courses, "_loaded", loaded)
+        found.append(simulated(later, PastWork(), arrivals, Draws(7)))
+    assert (found[0].starts == found[1].starts).all()
+    assert (found[0].ends == found[1].ends).all()
+    assert np.isfinite(found[0].ends).all()
 
 
 def test_many_tasks_are_simulated_in_batches() -> None:

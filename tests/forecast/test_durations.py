@@ -93,8 +93,18 @@ def test_anything_else_is_refused(row: object) -> None:
 
 def test_draws_are_the_same_for_the_same_job_and_alike_for_a_user() -> None:
     """Draws are the same for the same job and alike for a user."""
-    one, other = Draws(50), Draws(50)
-    assert (one.uniform("u", "j") == other.uniform("u", "j")).all()
-    same = np.corrcoef(one.uniform("u", "j1"), one.uniform("u", "j2"))[0, 1]
-    apart = np.corrcoef(one.uniform("u", "j1"), one.uniform("v", "j3"))[0, 1]
+    jobs = [("u", "j1"), ("u", "j2"), ("v", "j3")]
+    one, other = Draws(50).uniform(jobs), Draws(50).uniform(jobs[1:])
+    assert (one[1:] == other).all()
+    same = np.corrcoef(one[0], one[1])[0, 1]
+    apart = np.corrcoef(one[0], one[2])[0, 1]
     assert same > 0.7 > abs(apart)
+    assert Draws(50).uniform([]).shape == (0, 50)
+
+
+def test_several_tasks_are_drawn_as_each_alone() -> None:
+    """Estimates of about the same size have one distribution, each with its own base."""
+    past, bases = known([0.5, 1.0, 2.0] * 10), [95.0, 100.0, 105.0]
+    found = past.draw("u", "p", np.array(bases)[:, None], True, np.tile(UNIFORM, (3, 1)))
+    for base, row in zip(bases, found, strict=True):
+        assert row == pytest.approx(past.draw("u", "p", base, True, UNIFORM))

@@ -166,14 +166,22 @@ def test_decisions_are_the_same_with_and_without_forecasts() -> None:
     assert turns[0] == turns[1]
 
 
-def test_errors_of_another_scheduler_are_forgotten() -> None:
-    """Errors of another scheduler are forgotten."""
+def test_errors_of_another_scheduler_count_until_there_are_others() -> None:
+    """Forecasts say how many of the errors that correct them these are."""
     watched = Watched()
     watched.run(stream(60))
-    assert watched.forecaster.ends.noted
-    watched.forecaster.on_turn(watched.state, 1e6, [SchedulerChanged(1e6, "fifo")], [])
-    watched.forecaster.learn()
-    assert watched.forecaster.ends.noted == 0
+    forecaster = watched.forecaster
+    forecaster.learn()
+    noted = forecaster.ends.noted
+    assert noted > 30
+    forecaster.on_turn(watched.state, 1e6, [SchedulerChanged(1e6, "fifo")], [])
+    forecaster.learn()
+    assert (forecaster.ends.noted, forecaster.ends.of_another) == (0, noted)
+    _, situation = waiting_situation()
+    found = forecaster.forecast(replace(situation, scheduler="fifo"))
+    assert [(one.past, one.of_another) for one in found.values()] == [
+        (forecaster.ends_begun.of_another,) * 2
+    ] * 2
 
 
 def test_what_was_learned_is_kept() -> None:
@@ -191,6 +199,31 @@ def test_what_is_no_record_of_forecasts_is_refused(plain: object) -> None:
     """What is no record of forecasts is refused."""
     with pytest.raises((KeyError, TypeError, ValueError)):
         Forecaster().restore(plain)  # type: ignore[arg-type]
+
+
+def test_a_situation_shares_the_jobs_that_have_not_changed() -> None:
+    """New objects for thousands of waiting jobs cost more than what is read."""
+    state = State(CLUSTER)
+    jobs = [Job(f"j{n}", (Phase("run", Tasks(1, 10.0 + n)),)) for n in range(6)]
+    backend, scheduler = SimulatedBackend(CLUSTER, jobs), make_scheduler("fair")
+    situations: list[Situation] = []
+    for _ in range(2):
+        turn(scheduler, backend, state, lambda *_: None, backend.wait(None))
+        before = situations[-1] if situations else None
+        situations.append(situation_of(state, "fair", "response", before))
+    first, second = ({job.id: job for job in one.jobs} for one in situations)
+    assert {name for name in second if second[name] is first[name]} == {"j1", "j2", "j3", "j5"}
+    assert second["j4"].began == 10.0
+    assert situations[1] == situation_of(state, "fair", "response")
+
+
+def test_forecasts_are_a_mapping_of_the_jobs() -> None:
+    """Each forecast is made when it is asked for."""
+    _, situation = waiting_situation()
+    found = Forecaster().forecast(situation)
+    assert (list(found), len(found), "a" in found, "x" in found) == (["a", "b"], 2, True, False)
+    assert found["a"].job == "a"
+    assert found.get("x") is None
 
 
 # What if.

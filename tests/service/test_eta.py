@@ -67,7 +67,7 @@ def test_a_request_and_lists_have_the_forecast_of_a_job(ask: Ask) -> None:
     answer = ask("GET", "/v1/jobs/second/eta").json
     eta, now = answer["eta"], time.time()
     assert (answer["id"], answer["state"]) == ("second", "queued")
-    assert (eta["confidence"], eta["past"], eta["is_simulated"]) == (0.8, 3, True)
+    assert (eta["confidence"], eta["past"], eta["of_another"]) == (0.8, 3, 0)
     assert now - 5 < eta["at"] <= answer["now"] + 0.001
     assert [eta["end"][name] - eta["at"] for name in ("low", "median", "high")] == (
         pytest.approx([20, 40, 60], abs=0.1)

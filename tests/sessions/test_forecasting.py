@@ -115,7 +115,7 @@ def test_python_forecasts_while_machine_code_is_made(monkeypatch: pytest.MonkeyP
     try:
         with Session(2) as session:
             forecasts = session.forecasts
-            futures = [session.submit(time.sleep, 60.0) for _ in range(150)]
+            futures = [session.submit(time.sleep, 60.0) for _ in range(250)]
             assert forecasts.eta(futures[-1].job, timeout=60) is not None
             assert courses._loading
             assert not courses._loaded

@@ -164,11 +164,12 @@ def _basis(etas: Sequence[Plain], now: float) -> Iterator[str]:
     age = seconds(max(0.0, now - eta["at"]))
     sure = f"{100 * eta['confidence']:.0f} of 100 ranges are to hold what happens"
     yield f"{sure}; {'at most ' if len(etas) > 1 else ''}{age} old"
-    if not all(one["is_simulated"] for one in etas):
-        yield "from the waits of earlier jobs: the scheduler in use cannot be simulated"
-    elif past := min(one["past"] for one in etas):
+    least = min(etas, key=lambda eta: eta["past"])
+    if past := least["past"]:
         what = f"the errors of {counted(past, 'earlier forecast')}"
-        yield f"from simulations of the scheduler in use, corrected by {what}"
+        others = least["of_another"]
+        which = f"; {others:,} of them for another scheduler" if others else ""
+        yield f"from simulations of the scheduler in use, corrected by {what}{which}"
     else:
         yield "from simulations of the scheduler in use; no earlier forecasts correct them yet"
 

@@ -139,6 +139,11 @@ class PhaseWork:
         return self.learned.peek().error(one), WITHIN
 
     @property
+    def stated(self) -> float | None:
+        """The mean work of its tasks as stated; None if it is not."""
+        return self._mean if self._is_stated else None
+
+    @property
     def longest(self) -> float:
         """The work of its longest task as estimated beforehand."""
         return self._each if self._works is None else max(self._works)

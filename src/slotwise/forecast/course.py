@@ -5,23 +5,25 @@ tasks of a phase are alike within one course, and several tasks of a phase may b
 one that runs longer. The order of jobs follows the scheduler: a fixed order, shares of pools
 and jobs, the service that jobs had, or backfilling. What this leaves out is corrected by the
 errors of earlier forecasts (`calibration.py`).
-
-It is one long function, since its parts would pass thirty arrays to each other.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
 from slotwise.policy.compiled import Numbers
 
-ORDER, SHARES, SERVED, EASY, EASY_SHORTEST = range(5)
+ORDER, SHARES, LEAST, EASY, EASY_SHORTEST = range(5)
 """How phases are served: in a fixed order; by the shares of pools and phases; those first that
 had least service; in a fixed order with backfilling, by that order or the shortest first."""
 
 TRIED = 16
 """How many phases that do not fit are passed over in a pool at one instant."""
+
+BACKFILLED, TRIES = 100, 1_000_000
+"""How many phases are tried for backfilling at one instant: `BACKFILLED`, and `TRIES` by the
+number of phases. Up to 1,000 phases, these are all."""
 
 STARVING = -1e12
 """The rank of a pool below its min share, to which its part of that share is added."""
@@ -30,282 +32,421 @@ FITS = 1e-9
 """Tolerance for sums of resources."""
 
 
+# The columns of tables. Of phases, in floats; `simulate` explains them:
+
+ARRIVAL, WIDTH, WORK, EXPECTED, KEY, WEIGHT, SERVED, RANK, OF_PHASE = range(9)
+
+# Of phases, in ints:
+
+JOB, POOL, BATCH, ROOM, WAITS, PENDING, HELD, QUEUED = range(8)
+
+# Of pools: shares and what is held, in slots; of the phase that comes next in its queue what
+# orders it among pools, infinity for none, and among equals; whether that is to be read again,
+# and how many phases that do not fit were passed over at this instant.
+
+POOL_WEIGHT, POOL_MIN, POOL_MAX, POOL_HELD, NEXT_RANK, NEXT_KEY, IS_STALE, PASSED, OF_POOL = (
+    range(9)
+)
+
+
 def simulate(
     mode: int,
     now: float,
-    until: float,
-    free: Numbers,
     kinds: int,
-    job: Numbers,
-    arrival: Numbers,
+    ints: Numbers,
+    floats: Numbers,
+    need: Numbers,
+    free: Numbers,
+    pools: Numbers,
     later: Numbers,
-    waits: Numbers,
     successors_from: Numbers,
     successors: Numbers,
-    need: Numbers,
-    width: Numbers,
-    pending: Numbers,
-    batch: Numbers,
-    room: Numbers,
-    work: Numbers,
-    expected: Numbers,
-    key: Numbers,
-    weight: Numbers,
-    pool: Numbers,
-    pool_weight: Numbers,
-    pool_min: Numbers,
-    pool_max: Numbers,
     running: Numbers,
     running_ends: Numbers,
-    running_expected: Numbers,
-    phases_left: Numbers,
-    start: Numbers,
-    end: Numbers,
+    left: Numbers,
+    times: Numbers,
 ) -> int:
-    """Simulate from `now` until all jobs are over, or `until`. The number of events.
+    """Simulate from `now` until all jobs are over, or nothing can run. The number of events.
 
-    It writes instants into `start` and `end`, by job; a start that is set stays. It changes
-    `free`, `waits`, `pending` and `phases_left`. Arrays are by phase, except:
+    It writes instants into `times`, and changes `ints`, `floats`, `free`, `pools` and `left`.
 
-    free          what is free of each resource; the first `kinds` are kinds of slots
-    later         the phases that are ready after `now`, in order of `arrival`
-    waits         how many phases each phase waits for. The successors of phase p are those from
-                  `successors_from[p]` to `successors_from[p + 1]` in `successors`
+    kinds         the first of the resources, this number, are kinds of slots
+    ints, floats  a row for each phase, with its job and pool, and
+                  - the slots of a task (`WIDTH`), and the most that may run at once (`ROOM`)
+                  - tasks that have not begun (`PENDING`), of which `BATCH` run as one, one
+                    after another; those that run (`HELD`)
+                  - when it is ready (`ARRIVAL`), if later; how many phases it waits for
+                  - seconds of a task in this course (`WORK`), and as the scheduler assumes
+                  - its place in a fixed order (`KEY`), lower ones first, and its weight
+                  - the slot-seconds that it got; what orders it in its queue, if it is in one
     need          what a task takes: a row for each phase, a column for each resource
-    width         the slots among these
-    pending       tasks that have not begun; `batch` of them run one after another as one
-    room          the most that may run at once
-    work          seconds of a task in this course; `expected` is what the scheduler assumes
-    key           the fixed order, lower ones first
-    pool_weight   by pool, as are the next two, which are in slots
-    running       by running task: its phase, when it ends, and is expected to end
-    phases_left   by job: the phases that are not done
+    free          what is free of each resource
+    pools         a row for each pool, all of them stale
+    later         the phases that are ready after `now`, in order of that instant
+    successors    those of phase p are from `successors_from[p]` to `successors_from[p + 1]`
+    running       by running task, its phase; when it ends, and is expected to end
+    left          by job, the phases that are not done
+    times         by job, start and end; a start that is set stays
 
-    O(log n) for each task that it simulates; O(n) with n waiting phases under backfilling.
+    O(log n) for each task that it simulates; with n waiting phases up to O(n) under backfilling
+    (`TRIES`).
     """
-    resources, pools = len(free), len(pool_weight)
     is_easy = mode in (EASY, EASY_SHORTEST)
-    # By attempt: its phase, its tasks, and when the scheduler expects its end.
-    of = [0 for _ in range(len(running))]
-    tasks = [1 for _ in range(len(running))]
-    assumed = [0.0 for _ in range(len(running))]
-    ends = [(inf, 0) for _ in range(len(running))]
-    held = [0 for _ in range(len(job))]
-    served = [0.0 for _ in range(len(job))]
-    pool_held = [0.0 for _ in range(pools)]
-    for a in range(len(running)):
-        p = running[a]
-        of[a], assumed[a], ends[a] = p, running_expected[a], (running_ends[a], a)
-        held[p] += 1
-        served[p] += work[p] * width[p]
-        pool_held[pool[p]] += width[p]
+    count = len(ints)
+    ends = [(running_ends[a, 0], running[a], running_ends[a, 1]) for a in range(len(running))]
     heapify(ends)
-    # Where phases wait to launch: a heap for each pool, or one list in order for backfilling.
-    queues = [[(0.0, 0.0, 0) for _ in range(0)] for _ in range(pools)]
-    queue = [(0.0, 0) for _ in range(0)]
-    aside = [(0.0, 0.0, 0) for _ in range(0)]
-    launched = [(0, 0) for _ in range(0)]  # Phases, and how many tasks.
-    unused = [0 for _ in range(0)]
-    rank = [0.0 for _ in range(len(job))]
-    is_queued = [False for _ in range(len(job))]
-    ready = [p for p in range(len(job)) if waits[p] == 0 and arrival[p] <= now]
-    jobs_left, next_later, events, at = 0, 0, 0, now
-    for j in range(len(phases_left)):
-        jobs_left += phases_left[j] > 0
-    while jobs_left > 0 and at <= until:
+    for p in running:
+        ints[p, HELD] += 1
+        floats[p, SERVED] += floats[p, WORK] * floats[p, WIDTH]
+        pools[ints[p, POOL], POOL_HELD] += floats[p, WIDTH]
+    ready = [p for p in range(count) if ints[p, WAITS] == 0 and floats[p, ARRIVAL] <= now]
+    # Who waits for a launch: a heap for each pool, or for backfilling lines in two orders.
+    queues = [[(0.0, 0.0, 0) for _ in range(0)] for _ in range(len(pools))]
+    lines = [[count for _ in range(count + 2 if is_easy else 0)] for _ in range(2)]
+    next_later, events, at = 0, 0, now
+    jobs_left = 0
+    for j in range(len(left)):
+        jobs_left += left[j] > 0
+    while jobs_left > 0:
         events += 1
-        for p in ready:
-            if is_easy:
-                is_closed = pool_max[pool[p]] < width[p]
-                if not is_queued[p] and pending[p] > 0 and not is_closed:
-                    queue.append((key[p], p))
-                    i = len(queue) - 1
-                    while i > 0 and queue[i] < queue[i - 1]:
-                        queue[i], queue[i - 1] = queue[i - 1], queue[i]
-                        i -= 1
-                    is_queued[p] = True
-            elif pending[p] > 0:
-                new = key[p]
-                if mode == SHARES:
-                    new = held[p] * width[p] / weight[p]
-                elif mode == SERVED:
-                    new = served[p] / weight[p]
-                if new != rank[p] or not is_queued[p]:
-                    rank[p] = new
-                    second = served[p] / weight[p] if mode == SHARES else key[p]
-                    heappush(queues[pool[p]], (new, second, p))
-                is_queued[p] = True
-        ready.clear()
-        launched.clear()
         if is_easy:
-            i = 0
-            while i < len(queue):  # Those that come first, while they fit.
-                p = queue[i][1]
-                fits = held[p] < room[p]
-                for r in range(resources):
-                    fits = fits and need[p, r] <= free[r] + FITS
-                if not fits:
-                    break
-                count = min(batch[p], pending[p])
-                launched.append((p, count))
-                held[p] += 1
-                pending[p] -= count
-                for r in range(resources):
-                    free[r] -= need[p, r]
-                if pending[p] == 0:
-                    is_queued[p] = False
-                    i += 1
-            if i > 0:
-                queue = queue[i:]
-            has_free = False
-            for r in range(kinds):
-                has_free = has_free or free[r] > FITS
-            if len(queue) > 1 and has_free:
-                # When the first one will fit, and what is then free beside it.
-                first, shadow = queue[0][1], inf
-                next_ends = [(assumed[a], of[a]) for _, a in ends]
-                for p, count in launched:
-                    next_ends.append((at + expected[p] * count, p))
-                next_ends.sort()
-                then = [free[r] for r in range(resources)]
-                for t, p in next_ends:
-                    if t > shadow:
-                        break
-                    for r in range(resources):
-                        then[r] += need[p, r]
-                    if shadow == inf:
-                        fits = True
-                        for r in range(resources):
-                            fits = fits and need[first, r] <= then[r] + FITS
-                        if fits:
-                            shadow = max(t, at)
-                for r in range(resources):
-                    then[r] -= need[first, r]
-                others = list(range(1, len(queue)))
-                if mode == EASY_SHORTEST:
-                    by_length = [(expected[queue[i][1]], i) for i in others]
-                    by_length.sort()
-                    others = [i for _, i in by_length]
-                for i in others:
-                    p = queue[i][1]
-                    while pending[p] > 0:
-                        count = min(batch[p], pending[p])
-                        is_short = at + expected[p] * count <= shadow
-                        fits = held[p] < room[p]
-                        for r in range(resources):
-                            fits = fits and need[p, r] <= free[r] + FITS
-                            fits = fits and (is_short or need[p, r] <= then[r] + FITS)
-                        if not fits:
-                            break
-                        launched.append((p, count))
-                        held[p] += 1
-                        pending[p] -= count
-                        for r in range(resources):
-                            free[r] -= need[p, r]
-                            if not is_short:
-                                then[r] -= need[p, r]
-                    is_queued[p] = pending[p] > 0
-                queue = [one for one in queue if is_queued[one[1]]]
+            if len(ready) > 0:
+                enter_lines(mode, ready, ints, floats, pools, lines)
+            backfill(mode, at, kinds, ints, floats, need, free, pools, lines, ends, times)
         else:
-            blocked = [False for _ in range(pools)]
-            passed = [0 for _ in range(pools)]
-            while True:
-                has_free = False
-                for r in range(kinds):
-                    has_free = has_free or free[r] > FITS
-                if not has_free:
-                    break
-                best, best_rank, best_key = -1, inf, inf
-                for q in range(pools):
-                    if blocked[q]:
-                        continue
-                    while len(queues[q]) > 0:
-                        entry = queues[q][0]
-                        p = entry[2]
-                        is_current = is_queued[p] and entry[0] == rank[p]
-                        if is_current and pending[p] > 0 and held[p] < room[p]:
-                            break
-                        heappop(queues[q])
-                        if is_current:
-                            is_queued[p] = False
-                    if len(queues[q]) == 0 or pool_held[q] >= pool_max[q] - FITS:
-                        blocked[q] = True
-                        continue
-                    entry = queues[q][0]
-                    of_pool = entry[0]
-                    if pool_held[q] < pool_min[q] - FITS:
-                        of_pool = STARVING + pool_held[q] / pool_min[q]
-                    elif mode == SHARES:
-                        of_pool = pool_held[q] / pool_weight[q]
-                    if of_pool < best_rank or (of_pool == best_rank and entry[1] < best_key):
-                        best, best_rank, best_key = q, of_pool, entry[1]
-                if best < 0:
-                    break
-                p = queues[best][0][2]
-                fits = True
-                for r in range(resources):
-                    fits = fits and need[p, r] <= free[r] + FITS
-                if not fits:
-                    aside.append(heappop(queues[best]))
-                    passed[best] += 1
-                    blocked[best] = passed[best] >= TRIED
-                    continue
-                count = min(batch[p], pending[p])
-                launched.append((p, count))
-                held[p] += 1
-                pending[p] -= count
-                pool_held[best] += width[p]
-                for r in range(resources):
-                    free[r] -= need[p, r]
-                if mode != ORDER:
-                    served[p] += work[p] * count * width[p]
-                    used = served[p] if mode == SERVED else held[p] * width[p]
-                    heappop(queues[best])
-                    rank[p] = used / weight[p]
-                    second = served[p] / weight[p] if mode == SHARES else key[p]
-                    heappush(queues[best], (rank[p], second, p))
-            for entry in aside:
-                heappush(queues[pool[entry[2]]], entry)
-            aside.clear()
-        for p, count in launched:
-            if len(unused) > 0:
-                a = unused.pop()
-            else:
-                a = len(of)
-                of.append(0)
-                tasks.append(0)
-                assumed.append(0.0)
-            of[a], tasks[a], assumed[a] = p, count, at + expected[p] * count
-            heappush(ends, (at + work[p] * count, a))
-            start[job[p]] = min(start[job[p]], at)
+            enter_queues(mode, ready, ints, floats, pools, queues)
+            serve(mode, at, kinds, ints, floats, need, free, pools, queues, ends, times)
+        ready.clear()
         at = ends[0][0] if len(ends) > 0 else inf
         if next_later < len(later):
-            at = min(at, arrival[later[next_later]])
+            at = min(at, floats[later[next_later], ARRIVAL])
         if at == inf:
             break
-        while next_later < len(later) and arrival[later[next_later]] <= at:
-            if waits[later[next_later]] == 0:
+        while next_later < len(later) and floats[later[next_later], ARRIVAL] <= at:
+            if ints[later[next_later], WAITS] == 0:
                 ready.append(later[next_later])
             next_later += 1
         while len(ends) > 0 and ends[0][0] <= at:
-            _, a = heappop(ends)
-            p = of[a]
-            unused.append(a)
-            held[p] -= 1
-            pool_held[pool[p]] -= width[p]
-            for r in range(resources):
-                free[r] += need[p, r]
-            if pending[p] > 0:
-                ready.append(p)
-            elif held[p] == 0:
-                j = job[p]
-                phases_left[j] -= 1
-                if phases_left[j] == 0:
-                    end[j] = at
-                    jobs_left -= 1
+            p = heappop(ends)[1]
+            if end(p, ints, floats, need, free, pools):
                 for i in range(successors_from[p], successors_from[p + 1]):
                     q = successors[i]
-                    waits[q] -= 1
-                    if waits[q] == 0 and arrival[q] <= at:
+                    ints[q, WAITS] -= 1
+                    if ints[q, WAITS] == 0 and floats[q, ARRIVAL] <= at:
                         ready.append(q)
+                j = ints[p, JOB]
+                left[j] -= 1
+                if left[j] == 0:
+                    times[j, 1] = at
+                    jobs_left -= 1
+            elif ints[p, PENDING] > 0:
+                ready.append(p)
     return events
+
+
+def end(
+    p: int, ints: Numbers, floats: Numbers, need: Numbers, free: Numbers, pools: Numbers
+) -> bool:
+    """A running task of a phase ends. Whether the phase is done."""
+    ints[p, HELD] -= 1
+    pools[ints[p, POOL], POOL_HELD] -= floats[p, WIDTH]
+    pools[ints[p, POOL], IS_STALE] = 1.0
+    for r in range(len(free)):
+        free[r] += need[p, r]
+    is_done: bool = ints[p, PENDING] == 0 and ints[p, HELD] == 0
+    return is_done
+
+
+def launch(
+    p: int,
+    at: float,
+    ints: Numbers,
+    floats: Numbers,
+    need: Numbers,
+    free: Numbers,
+    pools: Numbers,
+    ends: Numbers,
+    times: Numbers,
+) -> None:
+    """A batch of tasks of a phase begins."""
+    count, j = min(ints[p, BATCH], ints[p, PENDING]), ints[p, JOB]
+    ints[p, PENDING] -= count
+    ints[p, HELD] += 1
+    floats[p, SERVED] += floats[p, WORK] * count * floats[p, WIDTH]
+    pools[ints[p, POOL], POOL_HELD] += floats[p, WIDTH]
+    pools[ints[p, POOL], IS_STALE] = 1.0
+    for r in range(len(free)):
+        free[r] -= need[p, r]
+    heappush(ends, (at + floats[p, WORK] * count, p, at + floats[p, EXPECTED] * count))
+    times[j, 0] = min(times[j, 0], at)
+
+
+def fits(p: int, need: Numbers, amounts: Numbers) -> bool:
+    """Whether a task of a phase needs no more than these amounts."""
+    for r in range(len(amounts)):  # noqa: SIM110 numba does not know `all` of a generator.
+        if need[p, r] > amounts[r] + FITS:
+            return False
+    return True
+
+
+def has_free(kinds: int, free: Numbers) -> bool:
+    """Whether a slot is free."""
+    for r in range(kinds):  # noqa: SIM110 as above
+        if free[r] > FITS:
+            return True
+    return False
+
+
+# Queues of pools. An entry has the rank of a phase, what decides among equals, and the phase.
+# It counts for nothing if the phase has got another rank since, or has left the queue.
+
+
+def entry_of(mode: int, p: int, ints: Numbers, floats: Numbers) -> tuple[float, float, int]:
+    """Where a phase comes in the queue of its pool."""
+    if mode == SHARES:
+        weight = floats[p, WEIGHT]
+        return (ints[p, HELD] * floats[p, WIDTH] / weight, floats[p, SERVED] / weight, p)
+    if mode == LEAST:
+        return (floats[p, SERVED] / floats[p, WEIGHT], floats[p, KEY], p)
+    return (floats[p, KEY], floats[p, KEY], p)
+
+
+def enter_queues(
+    mode: int, ready: Numbers, ints: Numbers, floats: Numbers, pools: Numbers, queues: Numbers
+) -> None:
+    """The ready phases enter the queues of their pools, or get another rank there."""
+    for p in ready:
+        if ints[p, PENDING] > 0:
+            entry = entry_of(mode, p, ints, floats)
+            if entry[0] != floats[p, RANK] or not ints[p, QUEUED]:
+                floats[p, RANK] = entry[0]
+                heappush(queues[ints[p, POOL]], entry)
+                pools[ints[p, POOL], IS_STALE] = 1.0
+            ints[p, QUEUED] = 1
+
+
+def serve(
+    mode: int,
+    at: float,
+    kinds: int,
+    ints: Numbers,
+    floats: Numbers,
+    need: Numbers,
+    free: Numbers,
+    pools: Numbers,
+    queues: Numbers,
+    ends: Numbers,
+    times: Numbers,
+) -> None:
+    """Launch what comes first, by pool and by rank, until nothing fits."""
+    aside = [(0.0, 0.0, 0) for _ in range(0)]
+    while has_free(kinds, free):
+        q = best_pool(mode, ints, floats, pools, queues)
+        if q < 0:
+            break
+        queue = queues[q]
+        p = queue[0][2]
+        if not fits(p, need, free):
+            aside.append(heappop(queue))
+            pools[q, PASSED] += 1.0
+            pools[q, IS_STALE] = 1.0
+            continue
+        launch(p, at, ints, floats, need, free, pools, ends, times)
+        if mode != ORDER:
+            entry = entry_of(mode, p, ints, floats)
+            floats[p, RANK] = entry[0]
+            heapreplace(queue, entry)
+    for entry in aside:
+        q = ints[entry[2], POOL]
+        heappush(queues[q], entry)
+        pools[q, PASSED], pools[q, IS_STALE] = 0.0, 1.0
+
+
+def best_pool(
+    mode: int, ints: Numbers, floats: Numbers, pools: Numbers, queues: Numbers
+) -> int:
+    """The pool that is served next, or -1."""
+    best, best_rank, best_key = -1, inf, inf
+    for q in range(len(pools)):
+        if pools[q, IS_STALE]:
+            pools[q, IS_STALE] = 0.0
+            read_next(mode, q, ints, floats, pools, queues[q])
+        rank, key = pools[q, NEXT_RANK], pools[q, NEXT_KEY]
+        if rank < best_rank or (rank == best_rank and key < best_key):
+            best, best_rank, best_key = q, rank, key
+    return best
+
+
+def read_next(
+    mode: int, q: int, ints: Numbers, floats: Numbers, pools: Numbers, queue: Numbers
+) -> None:
+    """Note which phase of a pool comes next; entries that count for nothing leave the queue."""
+    held, pools[q, NEXT_RANK], pools[q, NEXT_KEY] = pools[q, POOL_HELD], inf, inf
+    while len(queue) > 0:
+        p = queue[0][2]
+        is_current = ints[p, QUEUED] > 0 and queue[0][0] == floats[p, RANK]
+        if is_current and ints[p, PENDING] > 0 and ints[p, HELD] < ints[p, ROOM]:
+            break
+        heappop(queue)
+        if is_current:
+            ints[p, QUEUED] = 0
+    if len(queue) == 0 or pools[q, PASSED] >= TRIED or held >= pools[q, POOL_MAX] - FITS:
+        return
+    rank, pools[q, NEXT_KEY] = queue[0][0], queue[0][1]
+    if held < pools[q, POOL_MIN] - FITS:
+        rank = STARVING + held / pools[q, POOL_MIN]
+    elif mode == SHARES:
+        rank = held / pools[q, POOL_WEIGHT]
+    pools[q, NEXT_RANK] = rank
+
+
+# Lines for backfilling. After each phase comes the next one. The number of phases stands for
+# none: after that place comes the first one. The last place has the last one.
+
+
+def enter_lines(
+    mode: int, ready: Numbers, ints: Numbers, floats: Numbers, pools: Numbers, lines: Numbers
+) -> None:
+    """The ready phases enter the line of the fixed order, and that of expected times."""
+    new = [0 for _ in range(0)]
+    for p in ready:
+        is_closed = pools[ints[p, POOL], POOL_MAX] < floats[p, WIDTH]
+        if not ints[p, QUEUED] and ints[p, PENDING] > 0 and not is_closed:
+            ints[p, QUEUED] = 1
+            new.append(p)
+    insert_all(new, KEY, floats, lines[0])
+    if mode == EASY_SHORTEST:
+        insert_all(new, EXPECTED, floats, lines[1])
+
+
+def insert_all(new: Numbers, column: int, floats: Numbers, after: Numbers) -> None:
+    """Insert phases into a line that is in order of a column. O(line), O(1) at its end."""
+    none = len(floats)
+    place = none
+    in_order = [(floats[p, column], p) for p in new]
+    in_order.sort()
+    for value, p in in_order:
+        last = after[none + 1]
+        if last != none and floats[last, column] <= value:
+            place = last
+        while after[place] != none and floats[after[place], column] <= value:
+            place = after[place]
+        after[p], after[place] = after[place], p
+        place = p
+        if after[p] == none:
+            after[none + 1] = p
+
+
+def remove_after(place: int, none: int, after: Numbers) -> None:
+    """Remove the phase after a place of a line."""
+    after[place] = after[after[place]]
+    if after[place] == none:
+        after[none + 1] = place
+
+
+def backfill(
+    mode: int,
+    at: float,
+    kinds: int,
+    ints: Numbers,
+    floats: Numbers,
+    need: Numbers,
+    free: Numbers,
+    pools: Numbers,
+    lines: Numbers,
+    ends: Numbers,
+    times: Numbers,
+) -> None:
+    """Launch those that come first while they fit, then others that do not delay the next."""
+    none, after = len(ints), lines[0]
+    while after[none] != none:
+        p = after[none]
+        if ints[p, PENDING] == 0:
+            remove_after(none, none, after)
+        elif ints[p, HELD] < ints[p, ROOM] and fits(p, need, free):
+            launch(p, at, ints, floats, need, free, pools, ends, times)
+        else:
+            break
+    first = after[none]
+    if mode == EASY_SHORTEST:
+        after = lines[1]
+    if first == none or not has_free(kinds, free):
+        return
+    place = next_fit(none, first, ints, need, free, after)
+    if place < 0:
+        return
+    spare = free.copy()
+    shadow = reserve(first, at, need, spare, ends)
+    for _ in range(BACKFILLED + TRIES // none):
+        p = after[place]
+        if p == none or not has_free(kinds, free):
+            break
+        if ints[p, PENDING] == 0:
+            remove_after(place, none, after)
+            continue
+        can_begin = p != first and ints[p, HELD] < ints[p, ROOM] and fits(p, need, free)
+        count = min(ints[p, BATCH], ints[p, PENDING])
+        is_short = at + floats[p, EXPECTED] * count <= shadow
+        if can_begin and (is_short or fits(p, need, spare)):
+            launch(p, at, ints, floats, need, free, pools, ends, times)
+            for r in range(len(spare)):
+                spare[r] -= 0.0 if is_short else need[p, r]
+        else:
+            place = p
+
+
+def next_fit(
+    place: int, first: int, ints: Numbers, need: Numbers, free: Numbers, after: Numbers
+) -> int:
+    """The place in a line before the next phase that would fit now; -1 if none does."""
+    none = len(ints)
+    for _ in range(BACKFILLED + TRIES // none):
+        p = after[place]
+        if p == none:
+            return -1
+        if ints[p, PENDING] == 0:
+            remove_after(place, none, after)
+        elif p != first and ints[p, HELD] < ints[p, ROOM] and fits(p, need, free):
+            return place
+        else:
+            place = p
+    return -1
+
+
+def reserve(first: int, at: float, need: Numbers, spare: Numbers, ends: Numbers) -> float:
+    """When the first one will fit; `spare`, what is free, becomes what is then free beside it.
+
+    That includes what is expected to end at the same instant.
+    """
+    next_ends = [(expected, p) for _, p, expected in ends]
+    heapify(next_ends)
+    shadow = inf
+    while len(next_ends) > 0 and next_ends[0][0] <= shadow:
+        expected, p = heappop(next_ends)
+        for r in range(len(spare)):
+            spare[r] += need[p, r]
+        if shadow == inf and fits(first, need, spare):
+            shadow = max(expected, at)
+    for r in range(len(spare)):
+        spare[r] -= need[first, r]
+    return shadow
+
+
+PARTS = (
+    end,
+    launch,
+    fits,
+    has_free,
+    entry_of,
+    enter_queues,
+    read_next,
+    best_pool,
+    serve,
+    insert_all,
+    enter_lines,
+    remove_after,
+    next_fit,
+    reserve,
+    backfill,
+)
+"""The functions that `simulate` calls, each after those that it calls itself."""

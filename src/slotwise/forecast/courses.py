@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
@@ -13,15 +14,24 @@ from numpy.typing import NDArray
 
 from slotwise.core.estimation import RUNNING_FLOOR, WITHIN
 from slotwise.core.resources import Resources
-from slotwise.forecast.arrivals import Ints, PastArrivals
-from slotwise.forecast.course import EASY, EASY_SHORTEST, ORDER, SERVED, SHARES, simulate
-from slotwise.forecast.durations import Draws, Floats, PastWork
+from slotwise.forecast import course as columns
+from slotwise.forecast.arrivals import Ints, PastArrivals, ReplayedRows
+from slotwise.forecast.course import (
+    EASY,
+    EASY_SHORTEST,
+    LEAST,
+    ORDER,
+    PARTS,
+    SHARES,
+    simulate,
+)
+from slotwise.forecast.durations import Draws, Floats, PastWork, size_of
 from slotwise.forecast.situation import JobNow, Situation
 from slotwise.policy.compiled import FLOATS, INTS, compiled, has_numba
 
-TASKS_MAX, BATCHES_MIN = 6_000, 2
-"""About how many tasks one course simulates. Phases of more tasks are simulated in batches, of
-which each has at least `BATCHES_MIN`."""
+TASKS_MAX, TASKS_EACH, BATCHES_MIN = 3_000, 2, 2
+"""About how many tasks one course simulates: the larger of a number and of one for each slot.
+Phases of more tasks are simulated in batches, of which each has at least `BATCHES_MIN`."""
 
 ARRIVALS_MIN, ARRIVALS_EACH, ARRIVALS_MAX = 40, 3, 400
 """How many phases of later arrivals a course has: for each phase of the present, and limits."""
@@ -29,7 +39,7 @@ ARRIVALS_MIN, ARRIVALS_EACH, ARRIVALS_MAX = 40, 3, 400
 MODES = {
     "fair": SHARES,
     "uwfq": SHARES,
-    "las": SERVED,
+    "las": LEAST,
     "easy": EASY,
     "conservative": EASY,
     "easy-sjbf": EASY_SHORTEST,
@@ -67,20 +77,29 @@ def simulated(
 COURSES = ((300, 50), (3_000, 30), (inf, 16))
 """How many courses are simulated, each up to a number of phases."""
 
-COMPILED_FROM = 100
-"""The phases from which machine code is worth loading."""
+COMPILED_FROM = 200
+"""The simulated tasks from which machine code is worth loading."""
 
-PLAIN_PHASES, PLAIN_COURSES = 10_000, 5
-"""Without machine code: the phases of all courses together, and the fewest courses."""
+PLAIN_TASKS, PLAIN_COURSES = 10_000, 5
+"""Without machine code: the tasks of all courses together, and the fewest courses."""
 
 
 def courses_for(situation: Situation) -> int:
     """How many courses are simulated. Begins to load the machine code if it is worth it."""
-    phases = sum(len(job.phases) for job in situation.jobs)
-    count = next(count for most, count in COURSES if phases <= most)
-    if phases < COMPILED_FROM or load_machine_code():
+    phases = [phase for job in situation.jobs for phase in job.phases]
+    count = next(count for most, count in COURSES if len(phases) <= most)
+    most = _batches(situation, len(phases))
+    tasks = sum([min(phase.pending, most) for phase in phases])
+    if tasks < COMPILED_FROM or load_machine_code():
         return count
-    return max(PLAIN_COURSES, min(count, PLAIN_PHASES // phases))
+    return max(PLAIN_COURSES, min(count, PLAIN_TASKS // tasks))
+
+
+def _batches(situation: Situation, phases: int) -> int:
+    """In how many batches the tasks of a phase are simulated at most."""
+    totals = situation.totals
+    slots = sum(totals[kind] for kind in situation.kinds)
+    return max(BATCHES_MIN, max(TASKS_MAX, TASKS_EACH * slots) // max(1, phases))
 
 
 _loading: list[threading.Thread] = []
@@ -102,13 +121,15 @@ def load_machine_code(*, waits: bool = False) -> bool:
 def _load() -> None:
     if not has_numba():
         return
-    matrix = "float64[:,::1]"
-    numbers = [
-        "int64", "float64", "float64", FLOATS, "int64", INTS, FLOATS, INTS, INTS, INTS, INTS,
-        matrix, FLOATS, INTS, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
-        FLOATS, INTS, FLOATS, FLOATS, INTS, FLOATS, FLOATS,
+    table = "float64[:,::1]"
+    types = [
+        "int64", "float64", "int64", "int64[:,::1]", table, table, FLOATS, table, INTS, INTS,
+        INTS, INTS, table, INTS, table,
     ]  # fmt: skip
-    _loaded.append(compiled(simulate, f"int64({', '.join(numbers)})", releases_gil=True))
+    signature = f"int64({', '.join(types)})"
+    _loaded.append(
+        compiled(simulate, signature, never_by_zero=True, releases_gil=True, parts=PARTS)
+    )
 
 
 class _Table:
@@ -122,6 +143,8 @@ class _Table:
         self._mode = MODES.get(situation.scheduler, ORDER)
         self._totals = situation.totals
         self._rows = [(k, p) for k, job in enumerate(situation.jobs) for p in job.phases]
+        self._began = np.array([job.began for job in situation.jobs], float)
+        self._phases_left = np.array([len(job.phases) for job in situation.jobs], np.int64)
         count = ARRIVALS_MIN + ARRIVALS_EACH * len(self._rows)
         self._most = min(ARRIVALS_MAX, count)
         self._fill()
@@ -136,8 +159,8 @@ class _Table:
         phases = [phase for _, phase in rows]
         jobs = [situation.jobs[number] for number, _ in rows]
         names = list(self._totals)
-        batches = max(BATCHES_MIN, TASKS_MAX // max(1, count))
-        rows_of = {p.takes: _needed(p.takes, names) for p in phases}
+        batches = _batches(situation, count)
+        rows_of = {takes: _needed(takes, names) for takes in {p.takes for p in phases}}
         self._need = np.array([rows_of[p.takes] for p in phases]).reshape(count, len(names))
         totals = np.array([float(self._totals[name]) for name in names])
         fits = np.all(self._need <= totals, axis=1)  # Else it never ends.
@@ -149,21 +172,19 @@ class _Table:
         batch = [ceil(p.pending / batches) for p in phases]
         room = np.array([p.room for p in phases], np.int64)
         pools = {name: place for place, name in enumerate(situation.pools)}
-        self._ints = {
-            "job": np.array([number for number, _ in rows], np.int64),
-            "pending": np.where(fits, pending, pending + 1),
-            "batch": np.maximum(1, np.array(batch, np.int64)),
-            "room": np.where(fits, room, 0),
-            "pool": np.array([pools[job.pool] for job in jobs], np.int64),
-        }
+        self._ints = np.zeros((count, columns.OF_PHASE), np.int64)
+        self._ints[:, columns.JOB] = [number for number, _ in rows]
+        self._ints[:, columns.POOL] = [pools[job.pool] for job in jobs]
+        self._ints[:, columns.BATCH] = np.maximum(1, np.array(batch, np.int64))
+        self._ints[:, columns.ROOM] = np.where(fits, room, 0)
+        self._ints[:, columns.PENDING] = np.where(fits, pending, pending + 1)
+        self._floats = np.zeros((count, columns.OF_PHASE))
+        self._floats[:, columns.ARRIVAL] = situation.now
+        self._floats[:, columns.WIDTH] = [p.width for p in phases]
+        self._floats[:, columns.WEIGHT] = [self._weight(job.pool, job.weight) for job in jobs]
+        self._floats[:, columns.EXPECTED] = [p.expected for p in phases]
         key = np.array(_keys(situation, situation.jobs), float)
-        self._floats = {
-            "at": np.full(count, situation.now),
-            "width": np.array([p.width for p in phases], float),
-            "weight": np.array([self._weight(job.pool, job.weight) for job in jobs], float),
-            "expected": np.array([p.expected for p in phases], float),
-            "key": key[self._ints["job"]] if count else key,
-        }
+        self._floats[:, columns.KEY] = key[self._ints[:, columns.JOB]] if count else key
 
     def _weight(self, pool: str, weight: float) -> float:
         """The weight of a job in its pool; where jobs run in turn, each counts as idle."""
@@ -171,14 +192,11 @@ class _Table:
 
     def _fill_pools(self) -> None:
         of_pools = list(self._situation.pools.values())
-        self._pools = tuple(
-            np.array(values, float)
-            for values in (
-                [one.weight for one in of_pools],
-                [one.slots_min for one in of_pools],
-                [one.slots_max for one in of_pools],
-            )
-        )
+        self._pools = np.zeros((len(of_pools), columns.OF_POOL))
+        self._pools[:, columns.POOL_WEIGHT] = [one.weight for one in of_pools]
+        self._pools[:, columns.POOL_MIN] = [one.slots_min for one in of_pools]
+        self._pools[:, columns.POOL_MAX] = [one.slots_max for one in of_pools]
+        self._pools[:, columns.IS_STALE] = 1.0
         # Of past arrivals: the pools and the requests by their places there.
         arrivals, names = self._arrivals, list(self._situation.pools)
         places = {name: place for place, name in enumerate(names)}
@@ -197,9 +215,12 @@ class _Table:
         jobs = self._situation.jobs
         first_of = np.cumsum([0, *(len(job.phases) for job in jobs)]).tolist()
         number_of = {job.id: k for k, job in enumerate(jobs)}
-        successors: list[list[int]] = [[] for _ in self._rows]
-        waits = np.zeros(len(self._rows), np.int64)
+        successors = [_NONE] * len(self._rows)
         for number, job in enumerate(jobs):
+            if not job.after and (
+                len(job.phases) == 1 or not any(p.waits_for for p in job.phases)
+            ):
+                continue
             own = {phase.name: first_of[number] + k for k, phase in enumerate(job.phases)}
             others = [number_of[name] for name in job.after if name in number_of]
             for row, phase in zip(own.values(), job.phases, strict=True):
@@ -207,131 +228,147 @@ class _Table:
                 if not before:
                     before = [r for k in others for r in range(first_of[k], first_of[k + 1])]
                 for other in before:
+                    if successors[other] is _NONE:
+                        successors[other] = []
                     successors[other].append(row)
-                waits[row] = len(before)
-        self._waits, self._successors = waits, successors
+                self._ints[row, columns.WAITS] = len(before)
+        self._successors = _joined(successors, 0)
 
     def _draw(self) -> None:
         """What a task of each phase takes in each course, and when the running ones end."""
         situation, now, draws = self._situation, self._situation.now, self._draws
+        uniform = draws.uniform([(job.user, job.id) for job in situation.jobs])
         self._work = np.empty((len(self._rows), draws.courses))
-        running: list[int] = []
-        ends: list[Floats] = []
-        expected: list[float] = []
+        alike = defaultdict[tuple[Any, ...], list[int]](list)
+        begun: list[int] = []
         for row, (number, phase) in enumerate(self._rows):
             job = situation.jobs[number]
+            if phase.begun:
+                begun.append(row)
             if phase.done:
                 spread = sqrt(WITHIN * (1 + 1 / phase.done))
-                drawn = phase.measured * np.exp(spread * draws.of("job", job.id))
+                self._work[row] = phase.measured * np.exp(spread * draws.of("job", [job.id])[0])
+            elif phase.begun:
+                self._work[row] = self._past.draw(
+                    job.user, job.program, phase.base, phase.is_stated, uniform[number],
+                    now - min(phase.begun), job.longest,
+                )  # fmt: skip
             else:
-                oldest = now - min(phase.begun) if phase.begun else 0.0
-                drawn = self._past.draw(
-                    job.user,
-                    job.program,
-                    phase.base,
-                    phase.is_stated,
-                    draws.uniform(job.user, job.id),
-                    oldest,
-                    job.longest,
-                )
-            self._work[row] = drawn
-            for begun in phase.begun:
+                size = size_of(phase.base)
+                alike[job.user, job.program, size, phase.is_stated, job.longest].append(row)
+        numbers = self._ints[:, columns.JOB]
+        bases = np.array([[p.base] for _, p in self._rows])
+        for (user, program, _, is_stated, longest), rows in alike.items():
+            self._work[rows] = self._past.draw(
+                user, program, bases[rows], is_stated, uniform[numbers[rows]], longest=longest
+            )
+        self._draw_ends(begun)
+
+    def _draw_ends(self, begun: Sequence[int]) -> None:
+        """When the running tasks of these phases end in each course."""
+        now, running, ends, expected = self._situation.now, [], [], []
+        for row in begun:
+            drawn, phase = self._work[row], self._rows[row][1]
+            for at in phase.begun:
                 running.append(row)
-                least = now + RUNNING_FLOOR * np.minimum(drawn, now - begun)
-                ends.append(np.maximum(begun + drawn, least))
-                expected.append(begun + phase.expected)
+                least = now + RUNNING_FLOOR * np.minimum(drawn, now - at)
+                ends.append(np.maximum(at + drawn, least))
+                expected.append(at + phase.expected)
         self._running = np.array(running, np.int64)
-        self._running_ends = np.array(ends).reshape(len(running), draws.courses)
+        self._running_ends = np.array(ends).reshape(len(running), self._draws.courses)
         self._running_expected = np.array(expected, float)
 
     def run(self, course: int) -> tuple[Floats, Floats]:
         """One course: when the jobs of the situation start and end."""
-        situation, jobs = self._situation, len(self._situation.jobs)
-        ints, floats, need, waits, links = self._with_arrivals(course)
-        at, present = floats["at"], len(self._rows)
-        later = present + np.argsort(at[present:], kind="stable")
-        left = np.zeros(int(ints["job"].max(initial=-1)) + 1, np.int64)
-        left[:jobs] = np.bincount(self._ints["job"], minlength=jobs)
-        start, end = np.full(max(len(left), jobs), inf), np.full(max(len(left), jobs), inf)
-        start[:jobs] = [job.began for job in situation.jobs]
+        situation, jobs, present = self._situation, len(self._began), len(self._rows)
+        ints, floats, need, links = self._with_arrivals(course)
+        later = present + np.argsort(floats[present:, columns.ARRIVAL], kind="stable")
+        left = np.zeros(max(int(ints[:, columns.JOB].max(initial=-1)) + 1, jobs), np.int64)
+        left[:jobs] = self._phases_left
+        times = np.full((len(left), 2), inf)
+        times[:jobs, 0], times[:jobs, 1][self._phases_left == 0] = self._began, situation.now
         self._simulate(
             self._mode,
             situation.now,
-            inf,
-            self._free.copy(),
             len(situation.kinds),
-            ints["job"],
-            at,
-            later,
-            waits,
-            np.cumsum([0, *map(len, links)]).astype(np.int64),
-            np.array([row for one in links for row in one], np.int64),
+            ints,
+            floats,
             need,
-            floats["width"],
-            ints["pending"],
-            ints["batch"],
-            ints["room"],
-            floats["work"],
-            floats["expected"],
-            floats["key"],
-            floats["weight"],
-            ints["pool"],
-            *self._pools,
+            self._free.copy(),
+            self._pools.copy(),
+            later,
+            *links,
             self._running,
-            np.ascontiguousarray(self._running_ends[:, course]),
-            self._running_expected,
+            np.column_stack((self._running_ends[:, course], self._running_expected)),
             left,
-            start,
-            end,
+            times,
         )
-        end[:jobs][[not job.phases for job in situation.jobs]] = situation.now
-        return start[:jobs], end[:jobs]
+        return times[:jobs, 0], times[:jobs, 1]
 
-    def _with_arrivals(
-        self, course: int
-    ) -> tuple[dict[str, Ints], dict[str, Floats], Floats, Ints, list[Sequence[int]]]:
-        """The arrays of the situation and of the later arrivals of a course."""
-        arrivals, situation = self._arrivals, self._situation
-        ints = {name: [column] for name, column in self._ints.items()}
-        floats = {name: [column] for name, column in self._floats.items()}
-        floats["work"] = [self._work[:, course]]
-        need, waits, links = [self._need], [self._waits], list[Sequence[int]](self._successors)
-        rows, jobs = len(self._rows), len(situation.jobs)
-        for first, last, shift in arrivals.replay(situation.now, course, self._most):
-            part = slice(first, last)
-            old_ints = {name: column[part] for name, column in arrivals.ints.items()}
-            old = {name: column[part] for name, column in arrivals.floats.items()}
-            pool, takes = self._pool_of[old_ints["pool"]], old_ints["takes"]
-            lives = (pool >= 0) & self._takes_fit[takes]
-            ints["job"].append(old_ints["job"] - old_ints["job"][0] + jobs)
-            ints["pending"].append(old_ints["pending"])
-            ints["batch"].append(old_ints["batch"])
-            ints["room"].append(np.where(lives, old_ints["room"], 0))
-            ints["pool"].append(np.maximum(pool, 0))
-            at = old["at"] + shift
-            floats["at"].append(np.where(lives, at, inf))
-            floats["width"].append(old["width"])
-            turns = self._in_turn[old_ints["pool"]]
-            floats["weight"].append(np.where(turns, inf, old["weight"]))
-            floats["expected"].append(old["seconds"])
-            floats["work"].append(old["seconds"])
-            floats["key"].append(_later_keys(situation, old, at, jobs))
-            need.append(self._takes[takes])
-            waits.append(old_ints["waits"])
+    def _with_arrivals(self, course: int) -> tuple[Ints, Floats, Floats, tuple[Ints, Ints]]:
+        """The tables of the situation and of the later arrivals of a course."""
+        ints, floats, need = [self._ints], [self._floats.copy()], [self._need]
+        floats[0][:, columns.WORK] = self._work[:, course]
+        links = list[Sequence[int]]()
+        rows, jobs = len(self._rows), len(self._situation.jobs)
+        arrivals = self._arrivals
+        for part in arrivals.replay(self._situation.now, course, self._most):
+            of_part = slice(part.first, part.last)
+            of_ints, of_floats, of_need = self._later(part, jobs)
+            ints.append(of_ints)
+            floats.append(of_floats)
+            need.append(of_need)
             if arrivals.has_links:
-                for place, one in enumerate(arrivals.successors[part], rows):
+                for place, one in enumerate(arrivals.successors[of_part], rows):
                     links.append([place + distance for distance in one])
             else:
-                links += [()] * (last - first)
-            rows += last - first
-            jobs += int(old_ints["job"][-1] - old_ints["job"][0]) + 1
+                links += [()] * (part.last - part.first)
+            rows += part.last - part.first
+            jobs = int(ints[-1][-1, columns.JOB]) + 1
+        starts, successors = _joined(links, len(self._successors[1]))
         return (
-            {name: np.concatenate(columns) for name, columns in ints.items()},
-            {name: np.concatenate(columns) for name, columns in floats.items()},
+            np.concatenate(ints),
+            np.concatenate(floats),
             np.concatenate(need),
-            np.concatenate(waits),
-            links,
+            (
+                np.concatenate((self._successors[0], starts[1:])),
+                np.concatenate((self._successors[1], successors)),
+            ),
         )
+
+    def _later(self, part: ReplayedRows, jobs: int) -> tuple[Ints, Floats, Floats]:
+        """Later arrivals as rows of the tables, with numbers of jobs from `jobs` on."""
+        rows = slice(part.first, part.last)
+        old_ints = {name: column[rows] for name, column in self._arrivals.ints.items()}
+        old = {name: column[rows] for name, column in self._arrivals.floats.items()}
+        pool, takes = self._pool_of[old_ints["pool"]], old_ints["takes"]
+        lives = (pool >= 0) & self._takes_fit[takes]
+        ints = np.zeros((len(pool), columns.OF_PHASE), np.int64)
+        ints[:, columns.JOB] = old_ints["job"] - old_ints["job"][0] + jobs
+        ints[:, columns.POOL] = np.maximum(pool, 0)
+        ints[:, columns.BATCH] = old_ints["batch"]
+        ints[:, columns.ROOM] = np.where(lives, old_ints["room"], 0)
+        ints[:, columns.WAITS] = old_ints["waits"]
+        ints[:, columns.PENDING] = old_ints["pending"]
+        at = old["at"] + part.shift
+        turns = self._in_turn[old_ints["pool"]]
+        floats = np.zeros((len(pool), columns.OF_PHASE))
+        floats[:, columns.ARRIVAL] = np.where(lives, at, inf)
+        floats[:, columns.WIDTH] = old["width"]
+        floats[:, columns.WORK] = floats[:, columns.EXPECTED] = old["seconds"]
+        floats[:, columns.KEY] = _later_keys(self._situation, old, at, jobs)
+        floats[:, columns.WEIGHT] = np.where(turns, inf, old["weight"])
+        return ints, floats, self._takes[takes]
+
+
+_NONE: list[int] = []
+"""No successors: replaced, never changed."""
+
+
+def _joined(lists: Sequence[Sequence[int]], before: int) -> tuple[Ints, Ints]:
+    """Lists of numbers as one array, and where each begins in it, after `before` others."""
+    starts = before + np.cumsum([0, *map(len, lists)])
+    return starts.astype(np.int64), np.array([k for one in lists for k in one], np.int64)
 
 
 def _needed(takes: Resources, names: Sequence[str]) -> list[float]:

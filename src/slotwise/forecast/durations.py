@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from math import exp, inf, log, sqrt
 from statistics import NormalDist
 from typing import Any, Self
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ GLOBAL_WEIGHT = 0.5
 
 SCALE = 1.0
 """Estimates that differ by this factor (as a logarithm) count e times less."""
+
+STEP = 0.5
+"""Estimates whose logarithms differ by less than half of this have one distribution."""
 
 CORRELATION = 0.9
 """Of the errors of one user's jobs at one time (reference: trials on KTH-SP2)."""
@@ -128,7 +131,7 @@ class PastWork:
         self,
         user: str,
         program: str,
-        base_seconds: float,
+        base_seconds: float | Floats,
         is_stated: bool,
         uniform: Floats,
         elapsed: float = 0.0,
@@ -136,16 +139,17 @@ class PastWork:
     ) -> Floats:
         """Seconds of a task that has run for `elapsed`, at these quantiles of the distribution.
 
-        longest  the time at which it is stopped
+        base_seconds  of several tasks that have not begun: a column of the same `size_of`
+        longest       the time at which it is stopped
         """
-        base = log(max(base_seconds, MIN_SECONDS))
-        key = user, program, round(base, 1), is_stated
+        base = np.log(np.maximum(base_seconds, MIN_SECONDS))
+        key = user, program, size_of(np.min(base_seconds)), is_stated
         if (known := self._known.get(key)) is None:
             known = self._known[key] = self._distribution(*key)
         factors, upto = known
         passed = 0.0  # The weight of those that have ended by now.
         if elapsed > 0:
-            place = int(np.searchsorted(factors, log(elapsed) - base, "right"))
+            place = int(np.searchsorted(factors, log(elapsed) - float(base), "right"))
             passed = float(upto[place - 1]) if place else 0.0
             if upto[-1] - passed < UNKNOWN_PART * upto[-1]:
                 # None of the known ones took so long: an exponential tail.
@@ -185,6 +189,11 @@ class PastWork:
         return columns
 
 
+def size_of(base_seconds: float) -> float:
+    """About how large an estimate is: its logarithm in steps. All of a step are alike."""
+    return round(log(max(base_seconds, MIN_SECONDS)) / STEP) * STEP
+
+
 class _Columns:
     """Ended phases as arrays, the oldest first."""
 
@@ -216,30 +225,30 @@ class Draws:
     So two situations are compared by common random numbers, and a forecast does not jitter.
     """
 
+    ORDERS = 4_096
+    """In how many orders the numbers occur: by checksums of names."""
+
     def __init__(self, courses: int) -> None:
         self.courses = courses
         strata = (np.arange(courses) + 0.5) / courses
-        self._normal = np.array([NORMAL.inv_cdf(float(u)) for u in strata])
-        self._kept: dict[tuple[str, str], Floats] = {}
+        normal = np.array([NORMAL.inv_cdf(float(u)) for u in strata])
+        rng = np.random.default_rng(courses)
+        self._orders = rng.permuted(np.tile(normal, (self.ORDERS, 1)), axis=1)
 
-    def uniform(self, user: str, job: str) -> Floats:
-        """A number from 0 to 1 for each course, correlated among the jobs of a user."""
-        own = sqrt(1 - CORRELATION) * self.of("job", job)
-        return normal_part(sqrt(CORRELATION) * self.of("user", user) + own)
+    def uniform(self, jobs: Sequence[tuple[str, str]]) -> Floats:
+        """For each pair of a user and a job, a number from 0 to 1 for each course.
 
-    def of(self, what: str, name: str) -> Floats:
-        """Standard normal numbers, in an order of their own."""
-        if (found := self._kept.get((what, name))) is None:
-            text = f"{what} {name}".encode(errors="surrogatepass")
-            seed = int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
-            if len(self._kept) >= DRAWS_KEPT:
-                self._kept.clear()
-            found = np.random.default_rng(seed).permutation(self._normal)
-            self._kept[what, name] = found
-        return found
+        They are correlated among the jobs of a user.
+        """
+        users, names = zip(*jobs, strict=True) if jobs else ((), ())
+        own = sqrt(1 - CORRELATION) * self.of("job", names)
+        return normal_part(sqrt(CORRELATION) * self.of("user", users) + own)
 
-
-DRAWS_KEPT = 20_000
+    def of(self, what: str, names: Iterable[str]) -> Floats:
+        """Standard normal numbers for each name, in an order of their own."""
+        first = crc32(what.encode())
+        places = [crc32(name.encode(errors="surrogatepass"), first) for name in names]
+        return self._orders[np.array(places, np.int64) % self.ORDERS]
 
 
 def normal_part(values: Floats) -> Floats:

@@ -5,7 +5,7 @@ All instants are seconds on the clock of arrivals; infinity stands for a range t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isinf
 from typing import Any
@@ -65,8 +65,7 @@ class Eta:
     at           the instant of the state that was simulated: the forecast is `now - at` old
     past         the number of earlier forecasts whose errors correct the ranges; 0: the ranges
                  are those of the simulations
-    is_simulated whether it comes from simulations of the scheduler in use; False if only from
-                 the waits of earlier jobs
+    of_another   how many of these were made while another scheduler was in use
     """
 
     job: str
@@ -75,7 +74,7 @@ class Eta:
     at: float
     confidence: float = CONFIDENCE
     past: int = 0
-    is_simulated: bool = True
+    of_another: int = 0
 
     def moved(self, by: float) -> Eta:
         """The same forecast on a clock whose 0 is this number of seconds earlier."""
@@ -91,7 +90,7 @@ class Eta:
             "at": round(self.at, 3),
             "confidence": self.confidence,
             "past": self.past,
-            "is_simulated": self.is_simulated,
+            "of_another": self.of_another,
         }
 
     @classmethod
@@ -102,8 +101,45 @@ class Eta:
             plain["job"],
             None if start is None else Range.of_plain(start),
             Range.of_plain(plain["end"]),
-            *(plain[name] for name in ("at", "confidence", "past", "is_simulated")),
+            *(plain[name] for name in ("at", "confidence", "past", "of_another")),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Etas(Mapping[str, Eta]):
+    """The forecasts of all jobs by id. Each is made when it is asked for: most never are.
+
+    rows          of each job in the arrays
+    waits         whether each waits; it has a start then
+    starts, ends  low end, median and high end of each
+    past          how many earlier forecasts correct those of jobs that have begun, and of those
+                  that wait; each with how many more were made under another scheduler
+    """
+
+    rows: Mapping[str, int]
+    waits: Any
+    starts: Any
+    ends: Any
+    at: float
+    confidence: float
+    past: Sequence[tuple[int, int]]
+
+    def __getitem__(self, job: str) -> Eta:
+        row = self.rows[job]
+        is_waiting = bool(self.waits[row])
+        start = Range(*self.starts[row].tolist()) if is_waiting else None
+        end = Range(*self.ends[row].tolist())
+        own, others = self.past[is_waiting]
+        return Eta(job, start, end, self.at, self.confidence, own + others, others)
+
+    def __contains__(self, job: object) -> bool:
+        return job in self.rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)

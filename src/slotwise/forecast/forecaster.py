@@ -19,10 +19,16 @@ from slotwise.core.events import Event, JobArrived, SchedulerChanged, TaskFinish
 from slotwise.core.job import Job
 from slotwise.core.snapshot import Snapshot
 from slotwise.forecast.arrivals import PastArrivals
-from slotwise.forecast.calibration import Calibration, Issued, class_of
+from slotwise.forecast.calibration import (
+    FLOOR_SECONDS,
+    RUNNING,
+    Calibration,
+    Issued,
+    class_of,
+)
 from slotwise.forecast.courses import Courses, courses_for, simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Range, WhatIf
+from slotwise.forecast.eta import CONFIDENCE, Changed, Eta, Etas, WhatIf
 from slotwise.forecast.situation import Situation, base_of, job_now
 
 TURNS_MAX = 100_000
@@ -54,7 +60,9 @@ class Forecaster:
         self.confidence = confidence
         self.past, self.arrivals = PastWork(), PastArrivals()
         self._lives: dict[str, _OpenForecast] = {}
-        self._forget_errors()
+        self.starts = Calibration(confidence)
+        self.ends = Calibration(confidence)  # Of jobs that wait,
+        self.ends_begun = Calibration(confidence)  # and of those that have begun.
         self.scheduler = ""
         self._turns: deque[tuple[Any, ...]] = deque(maxlen=TURNS_MAX)
         self._of_user: Counter[str] = Counter()
@@ -91,7 +99,7 @@ class Forecaster:
                     self._lives[event.job.id] = _OpenForecast(event.job)
                     self.arrivals.note(job_now(event.job, cluster))
                 elif isinstance(event, SchedulerChanged):
-                    self._forget_errors()
+                    self._change_scheduler()
             for one in launches(events, decisions):
                 life = self._lives.get(one.phase.job)
                 if life and life.began == inf:
@@ -122,57 +130,65 @@ class Forecaster:
             if life.end_begun:
                 self.ends_begun.note(life.end_begun, at)
 
-    def _forget_errors(self) -> None:
-        """Errors of another scheduler say nothing."""
-        self.starts = Calibration(self.confidence)
-        self.ends = Calibration(self.confidence)  # Of jobs that wait,
-        self.ends_begun = Calibration(self.confidence)  # and of those that have begun.
+    def _change_scheduler(self) -> None:
+        """What was forecast for another scheduler will not be compared with what happens."""
+        for one in (self.starts, self.ends, self.ends_begun):
+            one.change_scheduler()
         for life in self._lives.values():
             life.start = life.end = life.end_begun = None
 
     # Forecasts.
 
-    def forecast(self, situation: Situation) -> dict[str, Eta]:
+    def forecast(self, situation: Situation) -> Etas:
         """The forecast for each job of a situation, and note it for later corrections."""
         self.learn()
         if situation.scheduler != self.scheduler:
             if self.scheduler:
-                self._forget_errors()
+                self._change_scheduler()
             self.scheduler = situation.scheduler
-        courses = self.courses_of(situation)
-        return self._etas(situation, courses, notes=True)
+        return self._etas(situation, self.courses_of(situation), notes=True)
 
-    def _etas(self, situation: Situation, courses: Courses, notes: bool) -> dict[str, Eta]:
+    def _etas(self, situation: Situation, courses: Courses, notes: bool) -> Etas:
         """The corrected forecasts of simulated courses; `notes`: remember the first of each."""
-        waiting = sum(job.began == inf for job in situation.jobs)
-        starts, ends = (
-            self._ranges(one, situation.now) for one in (courses.starts, courses.ends)
-        )
-        found = {}
-        for job, start, end in zip(situation.jobs, starts, ends, strict=True):
-            name = class_of(self._of_user[job.user], waiting)
-            given_start, of_ends, least = None, self.ends_begun, 0.0
-            if job.began == inf:
-                given_start = self.starts.correct(start, name)
-                of_ends, least = self.ends, given_start.low
-            given_end = of_ends.correct(end, name, least)
-            life = self._lives.get(job.id) if notes else None
-            if life is not None:
-                issued = Issued(name, situation.now, end, given_end)
-                if given_start is None:
-                    life.end_begun = life.end_begun or issued
-                elif life.start is None:
-                    life.start = Issued(name, situation.now, start, given_start)
-                    life.end = issued
-            found[job.id] = Eta(
-                job=job.id,
-                start=None if given_start is None else given_start.moved(situation.now),
-                end=given_end.moved(situation.now),
-                at=situation.now,
-                confidence=self.confidence,
-                past=of_ends.noted,
-            )
-        return found
+        jobs, now = situation.jobs, situation.now
+        waits = np.array([job.began == inf for job in jobs], bool)
+        waiting = int(waits.sum())
+        users = {job.user for job in jobs}
+        classes = {user: class_of(self._of_user[user], waiting) for user in users}
+        names = [classes[job.user] for job in jobs]
+        starts, ends = self._ranges(courses.starts, now), self._ranges(courses.ends, now)
+        given_starts = self.starts.correct(starts, names)
+        begun = [
+            name if now - job.began < FLOOR_SECONDS else name + RUNNING
+            for name, job in zip(names, jobs, strict=True)
+        ]
+        of_begun = self.ends_begun.correct(ends, begun)
+        of_waiting = self.ends.correct(ends, names, given_starts[:, 0])
+        given_ends = np.where(waits[:, None], of_waiting, of_begun)
+        for k, job in enumerate(jobs) if notes else ():
+            if (life := self._lives.get(job.id)) is None:
+                continue
+            self._note_present(life, now)
+            end = ends[k], given_ends[k]
+            if not waits[k]:
+                life.end_begun = life.end_begun or self.ends_begun.issue(begun[k], now, *end)
+            elif life.start is None:
+                life.start = self.starts.issue(names[k], now, starts[k], given_starts[k])
+                life.end = self.ends.issue(names[k], now, *end)
+        return Etas(
+            {job.id: k for k, job in enumerate(jobs)},
+            waits, given_starts + now, given_ends + now, now, self.confidence,
+            [(one.noted, one.of_another) for one in (self.ends_begun, self.ends)],
+        )  # fmt: skip
+
+    def _note_present(self, life: _OpenForecast, now: float) -> None:
+        """Its job is not over now."""
+        if life.start is not None and life.began == inf:
+            self.starts.note_present(life.start, now)
+        if life.end is not None:
+            self.ends.note_present(life.end, now)
+        if life.end_begun is not None:
+            self.ends_begun.note_present(life.end_begun, now)
 
     def courses_of(self, situation: Situation, draws: Draws | None = None) -> Courses:
         """Simulate a situation."""
@@ -186,13 +202,12 @@ class Forecaster:
             self._draws[count] = Draws(count)
         return self._draws[count]
 
-    def _ranges(self, values: Floats, now: float) -> list[Range]:
+    def _ranges(self, values: Floats, now: float) -> Floats:
         """The raw range of each row, in seconds from now."""
         courses = values.shape[1]
         part = (1 - self.confidence) / 2
         places = [min(courses - 1, round(courses * at)) for at in (part, 0.5, 1 - part)]
-        found = np.sort(values, axis=1)[:, places] - now
-        return [Range(*map(float, row)) for row in found]
+        return np.asarray(np.sort(values, axis=1)[:, places] - now)
 
     def what_if(self, situation: Situation, other: Situation) -> WhatIf:
         """The course of a situation beside that of another one, by the same random numbers."""
@@ -240,7 +255,10 @@ class Forecaster:
         }
 
     def restore(self, plain: Mapping[str, Any]) -> None:
-        """What was kept. ValueError, KeyError or TypeError if it is something else."""
+        """What was kept.
+
+        AttributeError, KeyError, TypeError or ValueError for anything else.
+        """
         starts = Calibration.of(plain["starts"], self.confidence)
         ends = Calibration.of(plain["ends"], self.confidence)
         begun = Calibration.of(plain["ends_begun"], self.confidence)

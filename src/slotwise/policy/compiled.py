@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from types import FunctionType
 from typing import Any, Literal, TypeVar
 
 FLOATS, INTS = "float64[::1]", "int64[::1]"
@@ -29,16 +30,18 @@ def has_numba() -> bool:
 
 @cache
 def compiled(
-    function: Callable[..., Any],
-    signature: str,
+    function: Any,
+    signature: Any,
     never_by_zero: bool = False,
     releases_gil: bool = False,
+    parts: tuple[Callable[..., Any], ...] = (),
 ) -> Callable[..., Any]:
     """The function as machine code for arguments of these types. ImportError without numba.
 
     function   in the subset of Python that numba supports; of this package's functions it may
-               only call those made by `part`
-    signature  in numba's notation: "int64(float64[::1], int64)"
+               only call `parts`, and those made by `part`
+    signature  in numba's notation: "int64(float64[::1], int64)", or made of its types
+    parts      the functions of the same module that it calls, each after those it calls itself
 
     `never_by_zero` states that it never divides by 0: without checks for that, machine code
     computes several numbers of a loop at once. With `releases_gil`, threads run beside it.
@@ -50,13 +53,24 @@ def compiled(
     from numba import njit
 
     errors: Literal["python", "numpy"] = "numpy" if never_by_zero else "python"
+    names = dict(function.__globals__)  # Where the parts are machine code, too.
+    for one in parts:
+        names[one.__name__] = njit(error_model=errors, nogil=releases_gil)(_with(one, names))
+    whole = _with(function, names) if parts else function
     try:
         kernel: Callable[..., Any] = njit(
             signature, cache=True, error_model=errors, nogil=releases_gil
-        )(function)
+        )(whole)
     except (RuntimeError, OSError):
-        kernel = njit(signature, error_model=errors, nogil=releases_gil)(function)
+        kernel = njit(signature, error_model=errors, nogil=releases_gil)(whole)
     return kernel
+
+
+def _with(function: Any, names: dict[str, Any]) -> Any:
+    """The same function with other globals."""
+    found = FunctionType(function.__code__, names, function.__name__)
+    found.__module__, found.__qualname__ = function.__module__, function.__qualname__
+    return found
 
 
 def is_loaded() -> bool:

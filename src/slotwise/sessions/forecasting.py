@@ -82,6 +82,7 @@ class Forecasts:
         self._etas: Mapping[str, Eta] = {}
         state = loop.state
         self._is_closed = False
+        self._last: Situation | None = None
         self._is_wanted = loop.ask(lambda: any(state.jobs_left()) or bool(state.not_admitted))
         self._credit, self._credit_at = SAVED_SECONDS, time.monotonic()
         self._cost, self._written = 0.0, time.monotonic()
@@ -151,8 +152,10 @@ class Forecasts:
                 self._save()
 
     def _situation(self) -> Situation:
-        found = situation_of(self._loop.state, self._loop.scheduler_name, self._loop.penalty)
-        return replace(found, now=max(found.now, self._loop.now))
+        loop = self._loop
+        found = situation_of(loop.state, loop.scheduler_name, loop.penalty, self._last)
+        self._last = found
+        return replace(found, now=max(found.now, loop.now))
 
     def _run(self) -> None:
         has_failed = False
