@@ -160,9 +160,9 @@ CAUSE = (
 
 
 DEADLINES_CAUSE = (
-    "whether jobs are tardy depends on all of them: at each event five orders are packed, and the"
-    " best one with two jobs exchanged, a quarter of the time; the new allocation of all phases"
-    " is applied, a third, and their claims are collected, a fifth"
+    "whether jobs are tardy depends on all of them: at each event five orders are packed, and"
+    " the best one with two jobs exchanged, a quarter of the time; the new allocation of all"
+    " phases is applied, a third, and their claims are collected, a fifth"
 )
 
 
