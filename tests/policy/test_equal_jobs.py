@@ -82,7 +82,9 @@ def test_the_slots_of_very_many_jobs_are_those_of_the_plain_form(
 ) -> None:
     """The short cuts of thousands of jobs, taken for some."""
     if is_whole:  # Each claim is the only one of its job, as a snapshot with columns says.
-        claims = replace(claims, job_weight=[job.weight for job, _ in claims.owner])
+        jobs = [job for job, _ in claims.owner]
+        weights, dates = ([job.weight for job in jobs], [job.deadline for job in jobs])
+        claims = replace(claims, job_weight=weights, deadline=dates)
     allocator = Flex(Objective(penalty), budget_seconds=budget)
     with patch.object(flex, "MAX_PROMISES", 3), patch.object(solve, "MAX_PROMISES", 3):
         assert allocator.share(claims) == share_plainly(allocator, claims)

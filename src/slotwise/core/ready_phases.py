@@ -27,6 +27,7 @@ class ReadyColumns(NamedTuple):
     weight     the share weight of its job
     job_weight its weight in the objective
     arrival    of its job, seconds
+    deadline   of its job, or None
     priority   of its job, as a number
     slots_min  its stated min share
     pool       the share of its pool that it counts against
@@ -40,6 +41,7 @@ class ReadyColumns(NamedTuple):
     weight: list[float]
     job_weight: list[float]
     arrival: list[float]
+    deadline: list[float | None]
     place: list[int]
     priority: list[float]
     slots_min: list[int]
@@ -57,7 +59,7 @@ def _row(phase: PhaseState) -> tuple[object, ...]:
     job = phase.job
     return (
         *(phase, phase.id, (job, phase.phase), job.share_weight, job.weight, job.arrival),
-        *(phase.order, PRIORITIES[job.priority], phase.phase.slots_min),
+        *(job.deadline, phase.order, PRIORITIES[job.priority], phase.phase.slots_min),
         *(phase.pool, phase.shares, phase.request),
     )
 

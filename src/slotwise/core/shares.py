@@ -157,9 +157,14 @@ class Shares:
         for of_pool in self._by_key.values():
             of_pool.members = of_pool.changes = 0
             of_pool.moved = 0.0
+        are_quick, given = not (in_turn or is_new_order), slots.get
         for phase_id, phase in ready.items():
-            share, pool, job = slots.get(phase_id, 0.0), phase.pool, phase.job_share
+            share, pool, job = given(phase_id, 0.0), phase.pool, phase.job_share
             pool.members += 1
+            held = share or phase.allocated or job is not None
+            if are_quick and not held and phase.rank is not None and phase.pending:
+                pool.backlogged.append(phase.rank)  # It waits as before.
+                continue
             if job is not None:
                 is_one = job.ready < 2 and not job.is_formed
                 job = None if is_one else formed(job, jobs, in_turn)

@@ -74,6 +74,7 @@ class Claims:
     totals     the resources of the cluster, free and held, where there are requests
     job_weight of its job in the objective, where each claim is the only one of its job and no
                job has a penalty of its own; otherwise empty, and `owner` must be read
+    deadline   of its job or None, where there is `job_weight`
 
     For an allocator that does not read work, `work`, `unmeasured` and `left` are empty.
     """
@@ -101,6 +102,7 @@ class Claims:
     request: Sequence[Resources] = ()
     totals: Resources = field(default_factory=lambda: Resources({}))
     job_weight: Sequence[float] = field(default=(), compare=False)
+    deadline: Sequence[float | None] = field(default=(), compare=False)
 
     def __len__(self) -> int:
         return len(self.weight)

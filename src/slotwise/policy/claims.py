@@ -90,8 +90,7 @@ def share_out(
     allocation: dict[PhaseId, float] = {}
     for kind, shares in share_all(allocator, claims).items():
         check_shares(allocator, claims[kind], shares)
-        named = zip(ids[kind], shares, strict=True)
-        allocation |= {phase: share for phase, share in named if share}
+        allocation.update(compress(zip(ids[kind], shares, strict=True), shares))
     return allocation
 
 
@@ -190,6 +189,7 @@ def kept_claims(
         unmeasured=[spread > SURE for _, spread in estimates],
         left=_left(snapshot, phases) if with_work and ready.several else {},
         job_weight=() if ready.several or ready.unlike else columns.job_weight,
+        deadline=() if ready.several or ready.unlike else columns.deadline,
     )
     if snapshot.has_requests(slot_kind):
         claims = replace(claims, request=columns.request, totals=snapshot.totals)

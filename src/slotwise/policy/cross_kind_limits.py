@@ -103,6 +103,7 @@ def _together(claims: ByKind) -> tuple[Claims, list[Member]]:
         request=[request[kind][n] for kind, n in members],
         totals=next(of_kind.totals for of_kind in claims.values() if len(of_kind.request)),
         job_weight=(),
+        deadline=(),
         **columns,
     ), members
 

@@ -17,7 +17,7 @@ from slotwise.policy.fair import Fair
 from slotwise.policy.grant import grant, pool_floors
 from slotwise.policy.malleable import Malleable
 from slotwise.policy.search.budget import Budget
-from slotwise.policy.search.orders import Order, by_area, contended_area
+from slotwise.policy.search.orders import Order, ascending, by_area, contended_area
 from slotwise.policy.search.solve import (
     MAX_PROMISES,
     MalleableSolution,
@@ -120,7 +120,7 @@ class Flex:
             for j, pieces in enumerate(solution.packing):
                 if pieces and pieces[0][0] == 0:
                     first[j] = pieces[0][2]
-        order = np.argsort(completion, kind="stable")
+        order = ascending(completion)
         return grant(claims, order.tolist(), _within_limits(claims, problem, first))
 
     def _cost(self, claims: Claims, number: int) -> Cost:
@@ -130,9 +130,9 @@ class Flex:
 
     def _hinges(self, claims: Claims) -> Costs | None:
         """The costs of `_cost` if each claim is a whole job that must not be tardy, or None."""
-        if not claims.job_weight or self.objective.penalty != "tardiness":
+        if not claims.deadline or self.objective.penalty != "tardiness":
             return None
-        due = np.array([job.deadline for job, _ in claims.owner], dtype=float)
+        due = np.array(claims.deadline, dtype=float)
         if np.isnan(due).any():
             return None  # A job lacks one, which is an error.
         return Costs.of_hinges(np.array(claims.job_weight, dtype=float), due - claims.now)
