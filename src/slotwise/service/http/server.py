@@ -576,7 +576,7 @@ def _folder(body: Mapping[str, Any], usual: str) -> str:
 def _environ(body: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, Any] = _of(body, "environ", dict, {})
     names = "".join(found)
-    with suppress(TypeError):  # Not all values are strings.
+    with suppress(TypeError):  # A value that should be a string has another type.
         values = "".join(found.values())
         if "" not in found and "=" not in names and _is_of_system(names + values):
             return found
