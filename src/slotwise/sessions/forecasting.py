@@ -70,7 +70,7 @@ class Loop(Protocol):
 class Forecasts:
     """Forecasts of all jobs of a loop, renewed as often as the processor time allows.
 
-    With 1,000 jobs they get 6 to 13 s old, with 10,000 50 to 85 s, by scheduler (`scripts/bench
+    With 1,000 jobs they get 4 to 6 s old, with 10,000 12 to 35 s, by scheduler (`scripts/bench
     eta` measures it). Any thread may ask.
     """
 
