@@ -441,3 +441,36 @@ def test_a_user_with_very_many_jobs(team: Team) -> None:
         is_over.set()
         asking.join()
     assert max(latencies) < QUICK_SECONDS
+
+
+@pytest.mark.slow
+def test_a_user_with_a_hundred_thousand_jobs(tmp_path: Path) -> None:
+    """A pool with a min share has it all the time, also after the server was killed."""
+    count, part = 100_000, 500
+    config = CONFIG.replace('name = "science"\n', 'name = "science"\nslots_min = 1\n', 1)
+    config += f'[service.users.mallory]\naccount = "nobody"\njobs_max = {count}\n'
+    with running_team(tmp_path, config) as team:
+        entries, waits = [{"command": "sleep 0.1", "pool": "dev"}] * part, list[float]()
+
+        def run_one() -> None:
+            began = time.monotonic()
+            (job,) = team.submit("ann", {"command": "true", "pool": "vision"})
+            place = job_path(job, "wait")
+            assert team.transport("ann").get(place, timeout=60)["state"] == "done"
+            waits.append(time.monotonic() - began)
+
+        team.token("ann")
+        mallory = team.transport("mallory")
+        for number in range(0, count - count // 100, part):  # Some may end and be replaced.
+            mallory.post("/v1/jobs", {"jobs": entries})
+            if number % (count // 10) == 0:
+                run_one()
+        with pytest.raises(ServerRefusedError) as caught:
+            mallory.post("/v1/jobs", {"jobs": entries * (count // part // 10)})
+        assert caught.value.kind == "limit"
+        run_one()
+        assert max(waits) < QUICK_SECONDS
+        team.server.restart()
+        team.find()
+        run_one()
+        assert waits[-1] < QUICK_SECONDS
