@@ -112,6 +112,7 @@ def test_a_week_leaves_no_more_than_a_day(name: str, monkeypatch: pytest.MonkeyP
     """In the night after each day all jobs are over, and as much is kept as after the first."""
     for module, table in (
         (phase_work, "MAX_GROUPS"),
+        (phase_work, "NEWEST_MAX"),
         (sizing, "TYPES_MAX"),
         (spare, "KEPT_REQUESTS"),
     ):
