@@ -445,7 +445,10 @@ def test_a_user_with_very_many_jobs(team: Team) -> None:
 
 @pytest.mark.slow
 def test_a_user_with_a_hundred_thousand_jobs(tmp_path: Path) -> None:
-    """A pool with a min share has it all the time, and the server stops in order."""
+    """A pool with a min share has it all the time, and the server stops in order.
+
+    Without min shares `flex` serves equal jobs by arrival: see docs/security.md.
+    """
     count, part = 100_000, 500
     config = CONFIG.replace('name = "science"\n', 'name = "science"\nslots_min = 1\n', 1)
     config += f'[service.users.mallory]\naccount = "nobody"\njobs_max = {count}\n'
