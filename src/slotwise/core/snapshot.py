@@ -250,15 +250,15 @@ class Snapshot:
     def tasks_on(self, host: str) -> Sequence[TaskOnHost]:
         """The tasks that run on a host with resources. They are read once until others do."""
         spare = self._hosts.spare
-        if host not in spare.read:
-            spare.read[host] = found = []
+        if host not in spare.tasks_read:
+            spare.tasks_read[host] = found = []
             for (_, task), phase in spare.tasks(host):
                 assert isinstance(phase, PhaseState)
                 launch, started, speed = phase.launches[task]
                 ends = started + phase.work.expected(task) / speed
                 held = phase.slot_kind, phase.width, phase.held(launch)
                 found.append(TaskOnHost(started, ends, *held, phase, task))
-        known: Sequence[TaskOnHost] = spare.read[host]
+        known: Sequence[TaskOnHost] = spare.tasks_read[host]
         return known
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:

@@ -35,13 +35,15 @@ class Spare:
     get whole ones. `hosts_for` costs O(hosts) for a new request, and afterwards O(changes since
     it was last asked); `take` and `give_back` cost O(names and devices of the request).
     Where no host has resources, nothing is counted.
+
+    tasks_read  what a snapshot has read of the tasks on a host, kept until others run there
     """
 
     def __init__(self, hosts: Iterable[Host]) -> None:
         self._amounts: dict[str, dict[str, int]] = {}
         self._devices: dict[str, list[int]] = {}
         self._tasks: dict[str, dict[tuple[int, int], ResourceHolder]] = {}
-        self.read: dict[str, Any] = {}  # of the tasks on a host, until others run there
+        self.tasks_read: dict[str, Any] = {}
         self._changed: list[str] = []  # hosts, in the order in which their amounts changed
         self._known: dict[Resources, tuple[int, set[str]]] = {}
         for host in hosts:
@@ -59,7 +61,7 @@ class Spare:
         """Remove a host."""
         if self._amounts.pop(host, None) is not None:
             del self._devices[host], self._tasks[host]
-            self.read.pop(host, None)
+            self.tasks_read.pop(host, None)
             self._note(host)
 
     def holds(self, host: str, request: Resources) -> bool:
@@ -137,7 +139,7 @@ class Spare:
         host = launch.host
         if host in self._tasks:
             self._tasks[host][phase.order, launch.task] = phase
-            self.read.pop(host, None)
+            self.tasks_read.pop(host, None)
         if launch.memory or phase.stated.pairs:
             self._add(launch, phase.held(launch), -1)
             assert all(left >= 0 for left in self._devices[host]), "no device is exceeded"
@@ -147,7 +149,7 @@ class Spare:
         """Return what a task had of its host."""
         if launch.host in self._tasks:
             self._tasks[launch.host].pop((phase.order, launch.task), None)
-            self.read.pop(launch.host, None)
+            self.tasks_read.pop(launch.host, None)
             if launch.memory or phase.stated.pairs:
                 self._add(launch, phase.held(launch), 1)
 
