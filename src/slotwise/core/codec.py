@@ -422,6 +422,7 @@ def encode_pool(pool: Pool) -> Plain:
         **{key: dict(limits) for key in PER_USER if (limits := getattr(pool, key))},
         **({} if pool.preemptible else {"preemptible": False}),
         **({} if pool.stops_per_hour is None else {"stops_per_hour": pool.stops_per_hour}),
+        **({"resources_max": pool.resources_max.stated()} if pool.resources_max else {}),
     }
 
 
