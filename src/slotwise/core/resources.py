@@ -115,12 +115,12 @@ NOTHING = Resources({})
 
 
 class ResourcesMax(Resources):
-    """The most of each resource that is named. An amount of 0 stays: nothing of it."""
+    """The most of each resource that is named, by name. An amount of 0 stays: nothing of it."""
 
     __slots__ = ()
 
     def __init__(self, amounts: Mapping[str, int]) -> None:
-        self._amounts = dict(amounts)
+        self._amounts = dict(sorted(amounts.items()))  # Decisions depend on their order.
         self.pairs = tuple(self._amounts.items())
         self._hash = hash(frozenset(self.pairs))
 
