@@ -30,7 +30,6 @@ from slotwise.core.resources import (
     MEMORY,
     UNLIMITED,
     Resources,
-    ResourcesMax,
     amount_text,
     resources_max_of,
 )
@@ -151,7 +150,7 @@ class Pool:
     preemptible: bool = True
     stops_per_hour: StopsPerHour | None = None
     promises_max_per_user: Mapping[str, int] = field(default_factory=dict)
-    resources_max: ResourcesMax = UNLIMITED
+    resources_max: Mapping[str, Any] = UNLIMITED
 
     def __post_init__(self) -> None:
         check_name("the name of a pool", self.name)

@@ -76,7 +76,7 @@ class Resources(Mapping[str, int]):
         return self._amounts.get(name, default)
 
     def __repr__(self) -> str:
-        return f"Resources({self._amounts})"
+        return f"{type(self).__name__}({self._amounts})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._amounts,)  # The hash of strings differs between processes.

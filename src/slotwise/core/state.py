@@ -354,8 +354,6 @@ class State(Snapshot):
             group_phases(self._jobs.phases_of(job))
         self._jobs.refresh(self._phases.values())
         old.hand_over(self._shares, self._phases.values())
-        for phase in self._phases.values():
-            self._jobs.request_memory(phase)  # At most what its pools may hold.
         self._recount()
         self._reallocate_now()
         self._begin(self._jobs.readmit(self.pools))

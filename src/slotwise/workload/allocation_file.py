@@ -330,6 +330,12 @@ class _AllocationReader:
             above = by_name.get(pool.get("parent", ""), self._root)
             for key in above.get("child_defaults", {}):
                 pool.setdefault(key, default.get(key, {}))
+        if "resources_max" not in default and not any(
+            "resources_max" in pool.get("child_defaults", {}) for pool in self.pools
+        ):
+            for keys in (self._root, *self.pools):
+                if keys.get("resources_max") == {}:
+                    del keys["resources_max"]  # There is no default that it would replace.
 
     def _add(self, element: _Element, parent: str) -> None:
         name = f"{parent}.{element.name}" if parent else element.name
@@ -381,7 +387,7 @@ class _AllocationReader:
         found = _resources(element, are_limits=path[-1] == "slots_max")
         if found.slots is not None:
             _put(keys, path, found.slots)
-        if found.others:
+        if path[-1] == "slots_max" and (found.others or path[0] == "slots_max"):
             _put(keys, (*path[:-1], "resources_max"), found.others)
         for text in found.rest:
             self._miss(element, of, text)
