@@ -323,6 +323,7 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     is_over = record.state in OVER
     with suppress(InputError):
         if not is_over and not record.held:
+            engine.bring(record.id)
             found = engine.core.explain(record.id)
             text = "\n".join(explanation_lines(found, is_now=True))
             return {"job": record.id, "text": text, **found.to_plain()}
