@@ -113,6 +113,16 @@ def test_a_cancelled_job_has_no_more_work_than_it_can_have_had() -> None:
     assert virtual.finish == {"a2": 7}
 
 
+def test_jobs_that_were_estimated_too_large_do_not_stay_in_the_reference() -> None:
+    """Two at a time are over after 10 seconds on a slot each, of 40. Half of that would stay."""
+    time = EMPTY
+    for number in range(50):
+        pair = [sized(f"a{number}", 40), sized(f"b{number}", 40)]
+        time = advanced(time, pair, TREE, 10.0 * number, 4)
+        left = [one.job for user in time.users for one in user.jobs]
+        assert left == [f"a{number}", f"b{number}"]
+
+
 def test_a_late_job_keeps_its_finish_until_it_proves_to_be_larger() -> None:
     """A job of 4 is late; when 8 are expected, the other 4 come anew."""
     virtual = advanced(EMPTY, [sized("a", 4), sized("b", 16)], TREE, 0.0, 4)

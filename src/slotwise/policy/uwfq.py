@@ -95,6 +95,9 @@ def advanced(
         for user in before.users
     }
     late = dict(before.late)
+    known = {one.job for user in users.values() for one in user.jobs} | late.keys()
+    left = sum([one.size - one.attained for name, one in real.items() if name in known])
+    _shorten(users, real, before.now, left + served)
     reached = _advance(users, before.now, served, late)
     late = {name: end for name, end in late.items() if name in real}
     known = {one.job for user in users.values() for one in user.jobs}
@@ -139,6 +142,26 @@ def _updated(one: VirtualJob, real: Mapping[str, Sized], served: float) -> Virtu
         size = min(one.size, max(0.0, one.attained + served - one.before))
         return one._replace(size=size, attained=one.before + size)
     return one._replace(size=max(0.0, now.size - one.before), attained=now.attained)
+
+
+def _shorten(
+    users: Mapping[str, _User], real: Mapping[str, Sized], reached: float, most: float
+) -> None:
+    """Let jobs that are over have less work, so that users have at most this much left.
+
+    The reference uses all slots all the time, so that it never has more left than reality.
+    More is left of estimates that were too large, and would stay for as long as slots are busy.
+    """
+    over = [one for user in users.values() for one in user.jobs if one.job not in real]
+    excess = sum([max(0.0, user.end - reached) * user.weight for user in users.values()]) - most
+    total = sum([one.size for one in over])
+    if excess <= CLOSE * most or not total:
+        return
+    part = max(0.0, 1 - excess / total)
+    for user in users.values():
+        user.jobs = [
+            one if one.job in real else one._replace(size=one.size * part) for one in user.jobs
+        ]
 
 
 @dataclass(slots=True)
