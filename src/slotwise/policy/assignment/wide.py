@@ -88,6 +88,7 @@ class WideTaskReservations:
         self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._keepers: dict[tuple[str, str], PhaseState] = {}
+        self._hosted: dict[PhaseId, bool] = {}
         for phase in self.due:
             if phase.may_launch and snapshot.promises.permits(phase):
                 self._keep(phase)
@@ -448,17 +449,15 @@ class WideTaskReservations:
         if not keeper.is_limited or not self._precedes(keeper, phase):
             return False
         keys = {pool.key for pool in path_to(keeper.pool)}
-        return self._has_host(keeper) and (
-            any(
-                pool.key in keys and pool.room - phase.unit < keeper.unit
-                for pool in path_to(phase.pool)
-            )
-            or any(
-                limit.slots_for(keeper, taken) < keeper.unit
-                for limit in keeper.resource_limits
-                if (taken := limit.taken_by(phase)) and limit in phase.resource_limits
-            )
+        is_short = any(
+            pool.key in keys and pool.room - phase.unit < keeper.unit
+            for pool in path_to(phase.pool)
+        ) or any(
+            limit.slots_for(keeper, taken) < keeper.unit
+            for limit in keeper.resource_limits
+            if (taken := limit.taken_by(phase)) and limit in phase.resource_limits
         )
+        return is_short and self._has_host(keeper)
 
     def _precedes(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a phase that is due comes before another one, which may be due, too."""
@@ -472,13 +471,17 @@ class WideTaskReservations:
 
     def _has_host(self, phase: PhaseState) -> bool:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
+        if phase.id in self._hosted:
+            return self._hosted[phase.id]
         lost, needed = self._snapshot.lost, phase.pending if phase.is_gang else 1
         hosts = [
             host
             for host in self._snapshot.cluster.hosts
             if host.name not in lost and phase.allows(host.name)
         ]
-        return sum(host.amounts.times(phase.request) for host in hosts) >= needed
+        found = sum(host.amounts.times(phase.request) for host in hosts) >= needed
+        self._hosted[phase.id] = found
+        return found
 
 
 def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
