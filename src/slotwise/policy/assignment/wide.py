@@ -141,9 +141,31 @@ class WideTaskReservations:
         found: Collection[Resources] = by_needs
         if len(found) > MANY_NEEDS:
             found = by_needs.within(self._most_offered(slot_kind))
+        if (rooms := self._rooms(slot_kind)) is not None:
+            found = [needs for needs in found if any(_within(needs, room) for room in rooms)]
         if len(found) > MANY_NEEDS:
             return set(found)
         return {needs for needs in found if self._may_fit(by_needs[needs])}
+
+    def _rooms(self, slot_kind: str) -> list[dict[str, int]] | None:
+        """What each pool with a backlog may still hold of the resources that it limits.
+
+        Without what is kept for phases that are due. None if such a pool limits none.
+        """
+        rooms = []
+        for pool in self._snapshot.shares(slot_kind):
+            if pool.below or not pool.is_backlogged:
+                continue
+            if not pool.resource_limits:
+                return None
+            room: dict[str, int] = {}
+            for limit in pool.resource_limits:
+                due = [one for one in self.due if limit in one.resource_limits]
+                kept = max((limit.taken_by(p) for p in due if self._has_host(p)), default=0)
+                left = limit.most - limit.held - kept
+                room[limit.name] = min(left, room.get(limit.name, left))
+            rooms.append(room)
+        return rooms
 
     def _may_fit(self, alike: Collection[PhaseState]) -> bool:
         """Whether some of these phases, which need the same, may be offered a host."""
@@ -515,3 +537,8 @@ def _keeps_one(phase: PhaseState) -> bool:
 def _lacks(phase: PhaseState) -> float:
     """The slots of its allocation that it does not hold."""
     return phase.allocated - (phase.running - phase.slots_on_lost_hosts)
+
+
+def _within(needs: Resources, room: Mapping[str, int]) -> bool:
+    """Whether a task that needs this takes no more than what is left of each resource."""
+    return all(amount <= room.get(name, amount) for name, amount in needs.pairs)
