@@ -2,8 +2,9 @@
 
 40 commands allocate memory, hold it for two seconds and end. With requests, as many run as fit
 into 6 GiB; the safe number of slots without requests is 3, since three of the largest just fit.
-Prints the seconds of each run, their ratio, and the greatest sum of the resident memory of all
-processes below the run, sampled 20 times a second. Needs 7 GiB of free memory.
+Prints the seconds of each run, their ratio, and the greatest sum of the memory of all processes
+below the run, in which pages that several share count once, sampled 20 times a second. Needs
+7 GiB of free memory.
 """
 
 from __future__ import annotations
@@ -57,12 +58,14 @@ def measured(folder: str, sizes: list[int], *options: str, requests: bool = True
 
 
 def resident(pid: int) -> int:
-    """The resident memory of a process in bytes; 0 if it has ended."""
+    """The proportional set size of a process in bytes; 0 if it has ended."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
         return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return next(
+        (int(n) << 10 for name, n, *_ in map(str.split, text.splitlines()) if name == "Pss:"), 0
+    )
 
 
 if __name__ == "__main__":

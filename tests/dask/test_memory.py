@@ -26,6 +26,7 @@ from slotwise.dask.memory import (
     MemoryPlaces,
     Need,
     Needs,
+    PoolMemory,
     TaskMemory,
     WorkerMemory,
 )
@@ -185,9 +186,11 @@ def most_at_once(spans: Spans) -> int:
     return max(accumulate(change for _, change in sorted(changes)))
 
 
-def run(client: Client, count: int, stated: str, **options: Any) -> Spans:
+def run(
+    client: Client, count: int, stated: str, pool: str = "default", **options: Any
+) -> Spans:
     """Run tasks that state their memory."""
-    with dask.annotate(slotwise={"memory": stated}):
+    with dask.annotate(slotwise={"memory": stated, "pool": pool}):
         tasks = [dask.delayed(span, pure=False)(number) for number in range(count)]
     return list(client.gather(client.compute(tasks, optimize_graph=False, **options)))
 
@@ -204,6 +207,38 @@ def test_as_many_tasks_run_as_fit(make_cluster: Callable[..., Cluster], tmp_path
     cluster.close()
     with following(log) as lines:
         assert replay_log(lines).is_identical
+
+
+def test_pools_limit_memory(make_cluster: Callable[..., Cluster]) -> None:
+    """Three of 1 GB at once, where six would fit; tasks larger than the limit run alone."""
+    cluster = make_cluster(threads=4, memory_limit="4 GB")
+    pools = {"lab": {"resources_max": {"memory": "3 GB"}}, "a": {"parent": "lab"}}
+    cluster.install(memory=True, pools=pools)
+    assert most_at_once(run(cluster.client(), 9, "1 GB", "a")) == 3
+    assert most_at_once(run(cluster.client(), 3, "3.1 GB", "a")) == 1
+    assert most_at_once(run(cluster.client(), 12, "1 GB")) > 3
+    cluster.check_empty()
+
+
+def test_a_pool_keeps_room_for_a_task_that_waits_long() -> None:
+    """Then small tasks of the pool do not take it; those of other pools begin."""
+    limits = {"job": {"lab": 1000 * MB}, "small": {"lab": 1000 * MB}}
+    pools = PoolMemory(lambda job: limits.get(job, {}))
+    pools.hold("small", 500 * MB)
+    large = MemoryGroup(None, 900 * MB, "job")
+    small, other = A._replace(job="small"), A._replace(job="other")
+    one = {"w1": worker("w1", limit=9000 * MB), "w2": worker("w2", limit=9000 * MB)}
+
+    def found(*kept: Any) -> MemoryPlaces:
+        room = dict.fromkeys(one, 4)
+        return MemoryPlaces(room, one, lambda need: float(need), *kept, pools=pools)
+
+    assert (found().count(small), found().count(large), found().count(other)) == (5, 0, 8)
+    kept = found(("w1", large))
+    assert (kept.count(small), kept.count(other)) == (0, 4)
+    assert pools.full("job", 900 * MB) == (
+        "pool lab holds 477 MiB of at most 954 MiB of memory"
+    )
 
 
 def test_a_task_larger_than_all_workers_runs_alone(

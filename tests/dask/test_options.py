@@ -108,6 +108,16 @@ def test_an_annotation_names_the_user() -> None:
         ({"scheduler": "best"}, "scheduler is 'best': unknown scheduler; known: fifo, fair"),
         ({"pools": [{"name": "a", "weigth": 2}]}, "did you mean 'weight'?"),
         (
+            {"pools": [{"name": "a", "resources_max": {"memory": 1}}]},
+            "pool 'a': resources_max of memory takes the option `memory: true`, by which the"
+            " gate knows what tasks need",
+        ),
+        (
+            {"memory": True, "pools": [{"name": "a", "resources_max": {"gpu": 1}}]},
+            "pool 'a': resources_max has 'gpu', but pools of the gate limit slots and memory"
+            " only; leave it out",
+        ),
+        (
             {"pools": [{"name": "a", "preemption": {}}]},
             "pools[0].preemption: Dask cannot stop a running task; leave it out",
         ),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import slotwise
-from slotwise import Cluster, Host, Job, Phase, Tasks, Workload
+from slotwise import Cluster, Host, Job, Phase, Pool, Tasks, Workload
 from slotwise.core.decisions import Launch, Locality, Reallocate
 from slotwise.core.events import HostAdded, HostDrained, JobArrived, TaskFinished
 from slotwise.core.job import PhaseId
@@ -60,6 +60,29 @@ def test_a_job_is_told_that_a_host_is_kept_for_another() -> None:
     log = run(jobs, Host("a", {"task": 3}, resources={"memory": "8 GiB"}))
     assert why(log, "late", 3.0).endswith("for host a: job big keeps it")
     assert any("kept for another job" in wait.reason for wait in slotwise.explain(log, "late"))
+
+
+def test_a_job_is_told_of_the_limit_of_its_pool() -> None:
+    """What it holds, who holds it, and that room in it is kept for the larger job before it."""
+    jobs = [
+        job_of("first", 1, 9.0, memory="5 GiB"),
+        job_of("big", 1, 5.0, 1.0, memory="8 GiB"),
+        job_of("late", 1, 1.0, 2.0, memory="1 GiB"),
+    ]
+    jobs = [replace(job, pool="lab") for job in jobs]
+    cluster = Cluster((Host("a", {"task": 5}, resources={"memory": "64 GiB"}),))
+    pools = [Pool("lab", resources_max={"memory": "8 GiB"})]
+    log = slotwise.simulate(Workload(jobs, cluster, pools), "fair").log
+    assert why(log, "big", 3.0) == (
+        "each of its tasks requests memory 8 GiB, and pool 'lab' holds memory 5 GiB of at most"
+        " 8 GiB (jobs first)"
+    )
+    assert why(log, "late", 3.0).endswith("for room for memory in pool 'lab': job big keeps it")
+    (wait,) = slotwise.explain(log, "big")
+    assert wait.reason == "pool lab held memory 5 GiB of at most 8 GiB"
+    assert wait.remedy == "a larger resources_max for pool lab would let it run more"
+    (wait,) = slotwise.explain(log, "late")
+    assert "room for memory in pool 'lab', which was kept for another job" in wait.reason
 
 
 def test_devices_and_named_resources_are_counted_in_their_units() -> None:

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.events import JobArrived
+from slotwise.core.job import Job, Phase, PhaseId, Tasks
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, ShareKey
+from slotwise.core.state import State
 from slotwise.policy.allocator import Allocator, Claims
-from slotwise.policy.claims import group_by_shares, urgencies
+from slotwise.policy.claims import allocate, group_by_shares, urgencies
 from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flex import AddOn, Flex
 from slotwise.policy.flowflex.allocator import FlowFlex
@@ -339,3 +341,15 @@ def _solve(
     right = [right for _, right in rows] or None
     found = linprog(goal, matrix, right, bounds=list(zip(min_share, max_share, strict=True)))
     return float(found.fun) if found.status == 0 else None
+
+
+def test_jobs_on_several_kinds_share_a_max_share_by_their_weights() -> None:
+    """Each job has one phase, so that the claims of each kind have weights of their own."""
+    state = State(Cluster((Host("h", {"map": 4, "reduce": 4}),)), [Pool("x", slots_max=3)])
+    state.expect_estimates()
+    state.at(0.0)
+    for number, kind in enumerate(("map", "map", "reduce")):
+        phase = Phase("p", Tasks(2, 1.0 + number), kind)
+        state.apply(JobArrived(0.0, Job(f"j{number}", (phase,), pool="x")))
+    j0, j1 = (PhaseId(name, "p") for name in ("j0", "j1"))
+    assert allocate(Flex(), state) == {j0: 2.0, j1: 1.0}

@@ -73,7 +73,11 @@ class Gate(SchedulerPlugin):
         self._holding = TaskHolds(scheduler)
         self._restricted = Restricted()
         self._places = Places({})
-        self._memory = TaskMemory(scheduler) if self.options.memory else None
+        self._memory: TaskMemory | None = None
+        if self.options.memory:
+            has_limits = any(pool.resources_max for pool in self.options.pools)
+            limits_of = self._memory_limits if has_limits else None
+            self._memory = TaskMemory(scheduler, self._job_of, limits_of)
         self._is_held: Callable[[str], bool] = lambda job: False
         earlier = scheduler.plugins.get(self.name)
         replaces = isinstance(earlier, Gate) and earlier is not self
@@ -260,6 +264,16 @@ class Gate(SchedulerPlugin):
         parked = self._restricted.waiting(self._is_held)
         return self._memory.places(room, _sized(parked), self.now)
 
+    def _job_of(self, key: Key) -> str:
+        task = self._computations.tasks.get(key)
+        return "" if task is None else task.phase.job
+
+    def _memory_limits(self, job: str) -> dict[str, int]:
+        """The pools of a job that limit memory, with the most that they may hold."""
+        phases = self._state.phases_of(job) if job in self._computations.alive else ()
+        limits = [limit for phase in phases[:1] for limit in phase.resource_limits]
+        return {limit.pool: limit.most for limit in limits}
+
     @property
     def _waits_for_memory(self) -> bool:
         """Whether tasks wait that may fit once results are freed or more is known."""
@@ -275,10 +289,7 @@ class Gate(SchedulerPlugin):
         workers = self._holding.allowed(key)
         if self._memory is None:
             return workers
-        task = self._computations.tasks.get(key)
-        return MemoryGroup(
-            workers, self._memory.need(key), "" if task is None else task.phase.job
-        )
+        return MemoryGroup(workers, self._memory.need(key), self._job_of(key))
 
     def _release(self, launches: Sequence[Launch]) -> None:
         """Run tasks on workers with room, first those that may use the fewest workers.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -148,6 +148,48 @@ class Needs:
         )
 
 
+class PoolMemory:
+    """What running tasks hold in the pools that limit memory, in bytes.
+
+    A task that needs more than its pool may hold, or of which nothing is known, begins while no
+    other task of the pool runs, since Dask could not refuse it.
+    """
+
+    def __init__(self, limits_of: Callable[[str], Mapping[str, int]]) -> None:
+        """`limits_of`: the pools that limit the memory of a job, with the most of each."""
+        self.limits_of = limits_of
+        self._held: dict[str, float] = {}
+
+    def hold(self, job: str, amount: float) -> None:
+        """Count a task of a job that needs so much."""
+        for pool in self.limits_of(job):
+            self._held[pool] = self._held.get(pool, 0.0) + amount
+
+    def needed(self, group: MemoryGroup, amount: float) -> dict[str, float]:
+        """What is kept in its pools for a task of a group that has waited."""
+        return {pool: min(amount, most) for pool, most in self.limits_of(group.job).items()}
+
+    def count(self, job: str, amount: float, beside: Mapping[str, float]) -> float:
+        """How many tasks of a job that need so much may begin, with so much kept for others."""
+        found = inf
+        for pool, most in self.limits_of(job).items():
+            held = self._held.get(pool, 0.0) + beside.get(pool, 0.0)
+            if amount > most:
+                found = min(found, 0 if held else 1)
+            elif amount:
+                found = min(found, max(0.0, most - held) // amount)
+        return found
+
+    def full(self, job: str, amount: float) -> str:
+        """The pool that has no room for a task of a job now; empty if all have."""
+        for pool, most in self.limits_of(job).items():
+            held = self._held.get(pool, 0.0)
+            if held and held + amount > most:
+                what = "a task of unknown need" if held == inf else size_text(int(held))
+                return f"pool {pool} holds {what} of at most {size_text(most)} of memory"
+        return ""
+
+
 class MemoryPlaces(Places):
     """Workers with room for tasks: they have a free thread, and enough free memory.
 
@@ -155,6 +197,7 @@ class MemoryPlaces(Places):
     itself. One whose need is unknown has any worker for itself.
 
     kept    the worker that is kept free for a group that has waited, if any
+    pools   what running tasks hold in the pools that limit memory
     larger  the needs that were larger than the most memory that a worker could give, with that
     """
 
@@ -164,9 +207,11 @@ class MemoryPlaces(Places):
         workers: Mapping[str, WorkerMemory],
         bytes_of: Callable[[Need], float],
         kept: tuple[str, MemoryGroup] | None = None,
+        pools: PoolMemory | None = None,
     ) -> None:
         super().__init__(room)
         self._workers, self._bytes_of, self._kept = dict(workers), bytes_of, kept
+        self.pools = pools or PoolMemory(lambda job: {})
         self.larger: dict[Need, int] = {}
         self._found: dict[MemoryGroup, dict[str, int]] = {}  # since the last task began
 
@@ -183,6 +228,7 @@ class MemoryPlaces(Places):
         super().take(address, group)
         self._found.clear()
         one, amount = self._workers[address], self._bytes_of(group.need)
+        self.pools.hold(group.job, amount)
         amount = min(amount, one.free) if one.limit else 0
         estimated = one.estimated + int(amount)
         self._workers[address] = replace(one, estimated=estimated, tasks=one.tasks + 1)
@@ -196,6 +242,13 @@ class MemoryPlaces(Places):
         found = self._found.get(group)
         if found is None:
             found = self._found[group] = dict(self._counted(group))
+            kept = self._kept[1] if self._kept and self._kept[1] != group else None
+            beside = {} if kept is None else self.pools.needed(kept, self._bytes_of(kept.need))
+            most = self.pools.count(group.job, self._bytes_of(group.need), beside)
+            for address in found:
+                found[address] = int(min(found[address], most))
+                most -= found[address]
+            found = self._found[group] = {one: n for one, n in found.items() if n}
         return found
 
     def _counted(self, group: MemoryGroup) -> Iterator[tuple[str, int]]:
@@ -223,8 +276,14 @@ class MemoryPlaces(Places):
 class TaskMemory:
     """The memory of the workers and tasks of a Dask scheduler."""
 
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
+    def __init__(
+        self,
+        scheduler: Any,
+        job_of: Callable[[Key], str] = lambda key: "",
+        limits_of: Callable[[str], Mapping[str, int]] | None = None,
+    ) -> None:
+        """`job_of`: the job of a task; `limits_of` as of `PoolMemory`, None without limits."""
+        self._scheduler, self._job_of, self._limits_of = scheduler, job_of, limits_of
         self.needs = Needs()
         self._other: dict[str, int] = {}
         self._since: dict[MemoryGroup, float] = {}
@@ -267,7 +326,8 @@ class TaskMemory:
         """
         self._warn(self._places.larger)
         workers, since = self.workers(), self._since
-        places = self._places = MemoryPlaces(room, workers, self.needs.bytes_of)
+        find = partial(MemoryPlaces, room, workers, self.needs.bytes_of, pools=self._pools())
+        places = self._places = find()
         waiting = list(parked)
         due = [group for group in waiting if now >= since.get(group, now) + WAIT_SECONDS]
         self._since = {
@@ -277,9 +337,18 @@ class TaskMemory:
         worker = first and places.largest(first.workers)
         if first is None or worker is None:
             return places
-        kept = worker, first
-        self._places = MemoryPlaces(room, workers, self.needs.bytes_of, kept)
+        self._places = find(kept=(worker, first))
         return self._places
+
+    def _pools(self) -> PoolMemory:
+        """What the tasks that run hold in pools. O(tasks of the workers)."""
+        if self._limits_of is None:
+            return PoolMemory(lambda job: {})
+        pools = PoolMemory(self._limits_of)
+        for worker in self._scheduler.workers.values():
+            for task in worker.processing:
+                pools.hold(self._job_of(task.key), self.needs.bytes_of(self.need(task.key)))
+        return pools
 
     def why(self, group: MemoryGroup) -> str:
         """Why the tasks of a group wait."""
@@ -287,6 +356,8 @@ class TaskMemory:
             f"tasks {group.need!r}" if isinstance(group.need, str) and group.need else "tasks"
         )
         need = self.needs.text(group.need)
+        if full := self._places.pools.full(group.job, self.needs.bytes_of(group.need)):
+            return f"its {tasks} need {need}; {full}"
         return f"its {tasks} need {need}; no worker that may run them has room"
 
     def _warn(self, larger: Mapping[Need, int]) -> None:

@@ -20,6 +20,7 @@ from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.log import Header
 from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, pools_of
+from slotwise.core.resources import MEMORY
 from slotwise.dask.computations import Submitter
 from slotwise.policy.scheduler import ALLOCATORS, make_allocator
 from slotwise.running import RunOptions, RunSpec
@@ -142,11 +143,17 @@ class GateOptions:
                 f"pool {parts[0]!r}: a share is a part of the cluster, whose workers come and"
                 " go; give a number of slots"
             )
-        if limited := [pool.name for pool in self.pools if pool.resources_max]:
-            raise InputError(
-                f"pool {limited[0]!r}: resources_max is not for the gate, whose pools divide"
-                " slots; leave it out, and let `memory: true` keep tasks where they fit"
-            )
+        for pool in self.pools:
+            if others := sorted(pool.resources_max.keys() - {MEMORY}):
+                raise InputError(
+                    f"pool {pool.name!r}: resources_max has {others[0]!r}, but pools of the"
+                    f" gate limit slots and {MEMORY} only; leave it out"
+                )
+            if pool.resources_max and not self.memory:
+                raise InputError(
+                    f"pool {pool.name!r}: resources_max of {MEMORY} takes the option"
+                    " `memory: true`, by which the gate knows what tasks need"
+                )
 
     @classmethod
     def read(cls, path: str | Path) -> GateOptions:

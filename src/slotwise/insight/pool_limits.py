@@ -26,6 +26,19 @@ def holders_of(state: State, limit: ResourceLimit) -> list[str]:
     return [job for job, amount in held.most_common() if amount]
 
 
+def kept_for_another(state: State, phase: PhaseState) -> tuple[ResourceLimit, str] | None:
+    """A limit with room for a phase that is kept for a job before it; the limit and the job."""
+    waiting = (one for kind in state.cluster.capacity for one in state.wide(kind))
+    for other in waiting if phase.resource_limits else ():
+        if other.deferred_since is None or not other.pending or other.id == phase.id:
+            continue
+        for limit in other.resource_limits:
+            taken = limit.taken_by(phase) if limit in phase.resource_limits else 0
+            if taken and limit.slots_for(other, taken) < other.unit:
+                return limit, other.job.id
+    return None
+
+
 def room_left(limit: ResourceLimit) -> str:
     """What of a limit is held: "holds memory 6 GiB of at most 8 GiB"."""
     held, most = (amount_text(limit.name, one) for one in (limit.held, limit.most))

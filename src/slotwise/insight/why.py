@@ -24,7 +24,13 @@ from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
 from slotwise.core.spare import Spare
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
-from slotwise.insight.pool_limits import holders_of, larger, limit_reached, room_left
+from slotwise.insight.pool_limits import (
+    holders_of,
+    kept_for_another,
+    larger,
+    limit_reached,
+    room_left,
+)
 from slotwise.insight.reasons import PhaseReason, Reason
 from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS
 
@@ -330,6 +336,11 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
     hosts = [host for host, n in slots.items() if n >= phase.width and phase.allows(host)]
     able = [host for host in hosts if spare.holds(host, phase.needs)]
     if able:
+        if kept := kept_for_another(state, phase):
+            limit, keeper = kept[0], f"job {kept[1]}"
+            what = f"room for {limit.name} in pool {limit.pool!r}"
+            remedy, code = f"the start or the end of {keeper}", Reason.POOL_RESOURCES_MAX
+            return _Lack(limit.name, what, f": {keeper} keeps it", remedy, code)
         keepers = _keepers(state, phase)
         if not all(host in keepers for host in able):
             return None
@@ -370,6 +381,7 @@ def _keepers(state: State, phase: PhaseState) -> dict[str, str]:
         if other.kept_host is not None
         and other.deferred_since is not None
         and other.pending
+        and other.may_launch
         and other.id != phase.id
     }
 

@@ -335,6 +335,8 @@ def _joined(
         group=[index[forest.path(member)[0]] for member in members],
         groups=groups,
         left={job: left for c in claims.values() for job, left in c.left.items()},
+        job_weight=(),
+        deadline=(),
         **columns,
     )
 

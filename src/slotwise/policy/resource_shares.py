@@ -200,7 +200,11 @@ def _parts_of(
     if not most:
         return dict.fromkeys(users, 0.0)
     joined, members = _together(claims)
-    numbers = [number for number, member in enumerate(members) if member in users]
+    numbers = [
+        number
+        for number, member in enumerate(members)
+        if member in users and joined.max_share[number] > 0
+    ]
     units = [joined.capacity * users[members[number]] / most for number in numbers]
     groups = [
         replace(group, slots_min=0.0, slots_max=inf, limits={}) for group in joined.groups

@@ -88,6 +88,7 @@ class WideTaskReservations:
         self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._keepers: dict[tuple[str, str], PhaseState] = {}
+        self._hosted: dict[PhaseId, bool] = {}
         for phase in self.due:
             if phase.may_launch and snapshot.promises.permits(phase):
                 self._keep(phase)
@@ -140,9 +141,31 @@ class WideTaskReservations:
         found: Collection[Resources] = by_needs
         if len(found) > MANY_NEEDS:
             found = by_needs.within(self._most_offered(slot_kind))
+        if (rooms := self._rooms(slot_kind)) is not None:
+            found = [needs for needs in found if any(_within(needs, room) for room in rooms)]
         if len(found) > MANY_NEEDS:
             return set(found)
         return {needs for needs in found if self._may_fit(by_needs[needs])}
+
+    def _rooms(self, slot_kind: str) -> list[dict[str, int]] | None:
+        """What each pool with a backlog may still hold of the resources that it limits.
+
+        Without what is kept for phases that are due. None if such a pool limits none.
+        """
+        rooms = []
+        for pool in self._snapshot.shares(slot_kind):
+            if pool.below or not pool.is_backlogged:
+                continue
+            if not pool.resource_limits:
+                return None
+            room: dict[str, int] = {}
+            for limit in pool.resource_limits:
+                due = [one for one in self.due if limit in one.resource_limits]
+                kept = max((limit.taken_by(p) for p in due if self._has_host(p)), default=0)
+                left = limit.most - limit.held - kept
+                room[limit.name] = min(left, room.get(limit.name, left))
+            rooms.append(room)
+        return rooms
 
     def _may_fit(self, alike: Collection[PhaseState]) -> bool:
         """Whether some of these phases, which need the same, may be offered a host."""
@@ -448,17 +471,15 @@ class WideTaskReservations:
         if not keeper.is_limited or not self._precedes(keeper, phase):
             return False
         keys = {pool.key for pool in path_to(keeper.pool)}
-        return self._has_host(keeper) and (
-            any(
-                pool.key in keys and pool.room - phase.unit < keeper.unit
-                for pool in path_to(phase.pool)
-            )
-            or any(
-                limit.slots_for(keeper, taken) < keeper.unit
-                for limit in keeper.resource_limits
-                if (taken := limit.taken_by(phase)) and limit in phase.resource_limits
-            )
+        is_short = any(
+            pool.key in keys and pool.room - phase.unit < keeper.unit
+            for pool in path_to(phase.pool)
+        ) or any(
+            limit.slots_for(keeper, taken) < keeper.unit
+            for limit in keeper.resource_limits
+            if (taken := limit.taken_by(phase)) and limit in phase.resource_limits
         )
+        return is_short and self._has_host(keeper)
 
     def _precedes(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a phase that is due comes before another one, which may be due, too."""
@@ -472,13 +493,17 @@ class WideTaskReservations:
 
     def _has_host(self, phase: PhaseState) -> bool:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
+        if phase.id in self._hosted:
+            return self._hosted[phase.id]
         lost, needed = self._snapshot.lost, phase.pending if phase.is_gang else 1
         hosts = [
             host
             for host in self._snapshot.cluster.hosts
             if host.name not in lost and phase.allows(host.name)
         ]
-        return sum(host.amounts.times(phase.request) for host in hosts) >= needed
+        found = sum(host.amounts.times(phase.request) for host in hosts) >= needed
+        self._hosted[phase.id] = found
+        return found
 
 
 def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
@@ -512,3 +537,8 @@ def _keeps_one(phase: PhaseState) -> bool:
 def _lacks(phase: PhaseState) -> float:
     """The slots of its allocation that it does not hold."""
     return phase.allocated - (phase.running - phase.slots_on_lost_hosts)
+
+
+def _within(needs: Resources, room: Mapping[str, int]) -> bool:
+    """Whether a task that needs this takes no more than what is left of each resource."""
+    return all(amount <= room.get(name, amount) for name, amount in needs.pairs)
