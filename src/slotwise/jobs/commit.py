@@ -81,7 +81,8 @@ def place_of(output: str | Path, base_dir: str | Path | None) -> str:
 def check_output(output: str, overwrite: bool) -> None:
     """Raise InputError if something already exists at the path of an output directory.
 
-    Leftovers of a killed run do not count. Raises InputError also if the path cannot be read.
+    Leftovers of a killed run do not count, nor does an empty directory, which may be one.
+    Raises InputError also if the path cannot be read.
     """
     with _input_errors(output):
         fs, path = _find(output)
@@ -103,7 +104,7 @@ def check_output(output: str, overwrite: bool) -> None:
             return
         if owner := holder(_lock_path(fs, path)):
             raise _is_being_written(output, owner)
-        if _names(fs, path) != {TEMPORARY}:
+        if _names(fs, path) - {TEMPORARY}:
             raise _exists(output)
 
 
