@@ -164,15 +164,6 @@ def test_other_files_in_the_output_stay(
     assert files["task-00000.out"] == "new\n"
 
 
-def test_an_empty_output_is_as_if_it_were_not_there(
-    tmp_path: Path, drive: Callable[[Execution], None]
-) -> None:
-    """A server that is killed while it makes the output may leave the empty folder."""
-    (tmp_path / "out").mkdir()
-    drive(plan(tmp_path, "echo $SLOTWISE_TASK"))
-    assert read(tmp_path)["task-00000.out"] == "0\n"
-
-
 @pytest.mark.parametrize(
     ("command", "options", "message"),
     [
