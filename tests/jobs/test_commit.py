@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -314,6 +315,41 @@ def test_a_leftover_is_no_output(place: Path) -> None:
     finish_maps(execution)
     execution.close(False)
     assert not (place / "new" / "out").exists()
+
+
+KILLED_EARLY = """\
+import os, signal, sys
+from slotwise.jobs import plan_mapreduce
+
+execution = plan_mapreduce("j", "wordcount", "text", "new/out", work_dir="work", reducers=2)
+count = int(sys.argv[1])
+def killed(change, *given):
+    global count
+    if not count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    count -= 1
+    change(*given)
+mkdir, rename = os.mkdir, os.rename
+os.mkdir = lambda path, *mode: killed(mkdir, path, *mode)
+os.rename = lambda source, target: killed(rename, source, target)
+execution.arguments("map", 0, 0)
+"""
+"""A job that is killed before it begins, after it has made this many folders."""
+
+
+def test_a_run_that_is_killed_early_leaves_no_output(place: Path) -> None:
+    """Whatever folders it has made by then, the next job with this output begins."""
+    for count in range(30):
+        command = [sys.executable, "-c", KILLED_EARLY, str(count)]
+        ended = subprocess.run(command, cwd=place, check=False)
+        execution = plan(place)
+        execution.arguments("map", 0, 0)
+        execution.close(False)
+        assert not list(place.rglob("out*"))
+        if ended.returncode != -signal.SIGKILL:
+            break
+        shutil.rmtree(place / "new", ignore_errors=True)
+    assert 3 < count < 29
 
 
 def test_output_that_appeared_after_planning_is_not_touched(place: Path) -> None:

@@ -34,6 +34,7 @@ from slotwise.core.log import read_log
 from slotwise.core.loop import initial_state, turn
 from slotwise.insight.replay import replay_log
 from slotwise.jobs.commands import PHASE
+from slotwise.service.supervision.supervised import ADOPTED_MAX
 from slotwise.service.supervision.supervisor_records import records
 from waiting import until
 
@@ -88,6 +89,27 @@ def test_a_command_that_fails_after_its_adoption_is_tried_again(
     assert not failed.lost
     assert isinstance(done, TaskFinished)
     assert (folder / "begun").read_text() == "begun\n" * 2
+
+
+def test_a_command_that_kills_its_servers_does_not_begin_without_end(
+    folder: Path, forker: Forker
+) -> None:
+    """Attempts are counted across servers: after the last one that may fail none begins."""
+    begun, record = folder / "begun", folder / "commands" / "j" / "0" / "record"
+    each = "until [ -e go$(wc -l < begun) ]; do sleep 0.02; done; exit 3"
+    command = f"echo begun >> begun; {each}"
+    killed(forker, folder, 1, command, lambda: _text(begun).count("\n") == 1)
+    (folder / "go1").touch()
+    killed(forker, folder, 2, command, lambda: _text(begun).count("\n") == 2)
+    text = record.read_text()
+    assert '"adopted": 1' in text
+    record.write_text(text.replace('"adopted": 1', f'"adopted": {ADOPTED_MAX - 1}'))
+    (folder / "go2").touch()
+    log, _ = serve(str(folder), 3, command)
+    first, last = events_of(log, TaskFinished, TaskFailed)
+    assert "exited with code 3" in first.reason
+    assert f"{ADOPTED_MAX} attempts of it have failed after the end of their" in last.reason
+    assert begun.read_text() == "begun\n" * 2
 
 
 def test_a_command_that_ends_without_a_server_does_not_run_again(

@@ -249,7 +249,7 @@ def test_a_worker_that_is_killed_meanwhile_starts_nothing(folder: Path, sent: by
     task = folder / "commands" / "j" / "0"
     task.mkdir(parents=True)
     request = {"folder": str(task), "command": "echo 1 > begun", "cwd": str(folder)}
-    request |= {"job": "j", "task": 0, "run": 1, "attempt": 1, "devices": []}  # type: ignore[dict-item]
+    request |= {"job": "j", "task": 0, "run": 1, "attempt": 1, "devices": [], "adopted": 0}  # type: ignore[dict-item]
     request |= {"out": f"{task}/out", "err": f"{task}/err", "environment": {}}  # type: ignore[dict-item]
     request |= {"account": None}  # type: ignore[dict-item]
     spawner = Spawner(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -106,12 +107,12 @@ class AttemptLogs:
     def link(self, path: str, target: str) -> None:
         """Make a name for a file of the job itself, which is created empty."""
         try:
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
             try:
-                os.link(target, path)
-            except OSError:  # It is on another file system.
-                os.symlink(target, path)
+                _link(target, path)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+                _link(target, path)
         except OSError as error:
             self._drop(path, error.strerror or str(error))
 
@@ -121,8 +122,9 @@ class AttemptLogs:
         An empty file is removed. A file on another file system is copied up to its limit.
         """
         with suppress(OSError):
-            if not os.path.islink(path):
-                if not os.path.getsize(path):
+            found = os.lstat(path)
+            if not stat.S_ISLNK(found.st_mode):
+                if not found.st_size:
                     os.unlink(path)
                 return
             os.unlink(path)
@@ -134,6 +136,16 @@ class AttemptLogs:
 
     def _drop(self, path: str, why: str) -> None:
         self._warn(f"output of tasks is not kept: {path}: {why}; the run continues")
+
+
+def _link(target: str, path: str) -> None:
+    """Give a file another name. FileNotFoundError if there is no folder for that."""
+    try:
+        os.link(target, path)
+    except FileNotFoundError:
+        raise
+    except OSError:  # It is on another file system.
+        os.symlink(target, path)
 
 
 class AttemptOutput:

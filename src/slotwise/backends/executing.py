@@ -147,8 +147,7 @@ class Executing:
         try:
             arguments = execution.arguments(name, task, attempt)
         except Exception as error:
-            # Of an InputChanged, that no further attempt can succeed.
-            is_final = type(error) is InputChanged
+            is_final = type(error) in FINAL  # No further attempt can succeed.
             self.failed(
                 launch, error if is_final else f"it cannot be started: {sentence(error)}"
             )

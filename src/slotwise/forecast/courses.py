@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
 from typing import Any
@@ -106,15 +110,43 @@ _loaded: list[Any] = []
 
 
 def load_machine_code(*, waits: bool = False) -> bool:
-    """Whether the machine code is loaded. A thread loads it, or makes it: that takes a second,
-    and once for an installation some seconds. Python simulates meanwhile."""
+    """Whether the machine code is loaded. A thread loads it, which takes a second.
+
+    Once for an installation it is made, which takes some seconds of a process of its own.
+    Python simulates meanwhile.
+    """
     if not _loading:
-        thread = threading.Thread(target=_load, name="slotwise machine code", daemon=True)
+        load = _load if waits else _load_when_made
+        thread = threading.Thread(target=load, name="slotwise machine code", daemon=True)
         _loading.append(thread)
         thread.start()
     if waits:
         _loading[0].join()
     return bool(_loaded)
+
+
+def _load_when_made() -> None:
+    """Load it from numba's cache, which another process fills: to make it here would hold the
+    lock of the interpreter, and so delay all other threads, for most of these seconds."""
+    command = [sys.executable, "-P", "-m", __name__]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with (
+        suppress(OSError),
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, start_new_session=True, **quiet
+        ) as making,
+    ):
+        making.wait()  # Its lifeline is open until then.
+    _load()
+
+
+def _make() -> None:
+    """Fill numba's cache, at the lowest priority and while the other end of stdin is open."""
+    os.nice(19)
+    ends = threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True)
+    ends.start()
+    _load()
+    os._exit(0)
 
 
 def _load() -> None:
@@ -442,3 +474,7 @@ def _later_keys(
 def _work_left(job: JobNow) -> float:
     """The slot-seconds that a job still needs, as estimated."""
     return sum([p.expected * p.width * (p.pending + len(p.begun)) for p in job.phases])
+
+
+if __name__ == "__main__":
+    _make()

@@ -269,13 +269,30 @@ class OutputDirectory:
         if not self._made and _names(self._fs, self._path) == {TEMPORARY}:
             self._made = [self._path]  # A killed run created it.
         while self._lock is None:
-            self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
+            self._make()
             # A job that has just ended may remove the directory before our lock exists.
             with suppress(FileNotFoundError):
                 try:
                     self._lock = FileLock(_lock_path(self._fs, self._path), owner_of(self._job))
                 except HeldError as held:
                     raise _is_being_written(self._layout.output, str(held)) from None
+
+    def _make(self) -> None:
+        """Create the directory for staged files, and that of the output with it in one step.
+
+        A run that is killed between two would leave an empty one, which counts as an output.
+        """
+        if self._path in self._made and isinstance(self._fs, LocalFileSystem):
+            folder, name = os.path.split(self._path)
+            new = f"{folder}/.{name}.new"
+            try:
+                os.makedirs(f"{new}/{TEMPORARY}", exist_ok=True)
+                os.rename(new, self._path)
+            except OSError:  # Another job makes it, too, or the name is too long.
+                for empty in f"{new}/{TEMPORARY}", new:
+                    with suppress(OSError):
+                        os.rmdir(empty)
+        self._fs.makedirs(self._inner(self._layout.temporary), exist_ok=True)
 
     def _earlier_files(self) -> set[str]:
         """Return the names of the files that slotwise wrote, from the manifests."""

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
+from itertools import islice
 from math import inf, isfinite
 from typing import Any
 
@@ -46,6 +47,9 @@ OWN_SIGNALS = frozenset(
 
 CHUNK = 1 << 16
 """Bytes received in one call; requests below this size are sent in one call."""
+
+PIECES = 64
+"""The most parts of requests that are sent in one call."""
 
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -165,25 +169,28 @@ class WorkerProcess:
         self._body: bytes | bytearray = b""
         self._missing = memoryview(b"")
 
-    def send(self, what: int, body: bytes | bytearray) -> bool:
-        """Send a request, or as much as possible without blocking; False if it is dead."""
+    def send(self, what: int, body: bytes | bytearray, *, waits: bool = False) -> bool:
+        """Send a request, or as much as possible without blocking; False if it is dead.
+
+        One that `waits` is sent with the next one.
+        """
         self.tasks += what == TASK
         head = REQUEST.pack(self._token, what, len(body))
         if len(body) < CHUNK:
             self.unsent.append(memoryview(head + body))
         else:
             self.unsent += memoryview(head), memoryview(body)  # Avoids a large copy.
-        return self.flush()
+        return waits or self.flush()
 
     def flush(self) -> bool:
         """Send the rest of the requests as far as possible without blocking; False if dead."""
         try:
             while self.unsent:
-                sent = self._socket.send(self.unsent[0])
-                if sent < len(self.unsent[0]):
+                sent = self._socket.sendmsg([*islice(self.unsent, PIECES)])
+                while self.unsent and sent >= len(self.unsent[0]):
+                    sent -= len(self.unsent.popleft())
+                if sent:
                     self.unsent[0] = self.unsent[0][sent:]
-                else:
-                    self.unsent.popleft()
         except BlockingIOError:
             pass
         except ConnectionError:

@@ -267,8 +267,7 @@ class Processes(Workers):
         for worker in self._workers.values():
             if key in worker.keys:
                 worker.keys.remove(key)
-                worker.send(FORGET, pickle.dumps(key))
-                self._watch(worker)
+                worker.send(FORGET, pickle.dumps(key), waits=True)
 
     def is_stopped(self, slot: int) -> bool:
         """Whether another process stopped the worker of a slot by SIGSTOP."""
@@ -307,12 +306,13 @@ class Processes(Workers):
         worker.busy = True
         if key not in worker.keys:
             worker.keys.add(key)
-            worker.send(RUNNER, self._runners[key])
+            worker.send(RUNNER, self._runners[key], waits=True)
         if kept:
-            worker.send(KEPT, kept)
+            worker.send(KEPT, kept, waits=True)
         if devices:
             worker.has_devices = True
-            worker.send(VARIABLES, pickle.dumps(device_variables(self._environment, devices)))
+            variables = device_variables(self._environment, devices)
+            worker.send(VARIABLES, pickle.dumps(variables), waits=True)
         alive = worker.send(TASK, task)
         if worker.unsent:
             self._watch(worker)

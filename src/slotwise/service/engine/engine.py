@@ -50,6 +50,10 @@ IS_BROKEN = "promise_broken"
 ENTER_SECONDS = 10.0
 """How long a change waits for a job that is stored, and not yet in the session."""
 
+BURST_SECONDS = 0.005
+"""Ends of jobs closer than that may wait for one commit: no client waits for one job after the
+other as fast."""
+
 OVER = ("done", "failed", "cancelled", "lost")
 """The states of jobs that are over."""
 
@@ -103,6 +107,7 @@ class Engine:
         self._live: dict[str, tuple[StoredJob, Future[Any], Execution]] = {}
         self._reasons: dict[str, str] = {}
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
+        self._ended = 0.0  # When the last job ended.
         self._begun: set[str] = set()
         self.counts = ServiceCounts()
         self.launched: dict[tuple[PhaseId, int], float] = {}  # When the running tasks began.
@@ -275,8 +280,10 @@ class Engine:
             with suppress(Exception):  # It is sent again when the client asks.
                 self.notify(ended if is_first else self.store.job(record.id))
 
+        before, self._ended = self._ended, time.monotonic()
+        may_wait = self._ended - before < BURST_SECONDS
         end = partial(self.store.end, record.id, state, at, reason, code, result)
-        insist(end, notify)
+        insist(partial(end, may_wait=may_wait), notify)
 
     def _code(self, job: str, state: str, task: int | None = None) -> int | None:
         """The exit code of a task of commands, or of the job: of the task that failed last."""

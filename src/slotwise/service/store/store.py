@@ -223,10 +223,12 @@ class Store:
         reason: str = "",
         code: int | None = None,
         result: bytes | None = None,
+        *,
+        may_wait: bool = False,
     ) -> Future[bool]:
-        """End a job; only the first end counts."""
+        """End a job; only the first end counts. If that `may_wait`, as in `begin_calls`."""
         values = {"state": state, "ended": at, "reason": reason, "code": code, "result": result}
-        return self._set(job, "state = 'open'", values)
+        return self._set(job, "state = 'open'", values, may_wait=may_wait)
 
     def end_task(self, task: StoredTask, *, may_wait: bool = False) -> Future[bool]:
         """Note the end of an attempt of a task, in place of an earlier one.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slotwise.backends.attempt_logs import STREAMS
-from slotwise.core.errors import SlotwiseError
+from slotwise.core.errors import NotRetriedError, SlotwiseError
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.commands import PHASE, CommandRunner, Commands
 from slotwise.jobs.execution import TaskPlace
@@ -29,6 +29,17 @@ from slotwise.service.supervision.supervisor_records import (
 
 SPAWNER = "spawner"
 """The name of the socket of the spawner in the folder of the service."""
+
+ADOPTED_MAX = 10
+"""The attempts of a task that may be under way when their server ends. If the last one fails,
+too, none follows: each server counts attempts from 1 again, so that a command that kills its
+server and then fails would begin without end."""
+
+KILLS = (
+    "{} attempts of it have failed after the end of their servers, so that no further one"
+    " begins; see what it does to the processes of the server, then submit it again"
+)
+"""Why no further attempt begins."""
 
 
 class Spawner:
@@ -143,6 +154,9 @@ class SupervisedCommands(Commands):
         self._paths: dict[tuple[int, int], tuple[str, str]] = {}  # Of attempts found.
         self._before: dict[int, float] = {}
         self._found: dict[int, SupervisedTask] = {}
+        self._adopted: dict[
+            int, int
+        ] = {}  # Attempts of a task that were found, in all servers.
         done = set(self.done_before.get(PHASE, ()))
         for found in () if is_new else records(supervision.folder, self.job.id):
             record, task = found.record, found.task
@@ -187,7 +201,9 @@ class SupervisedCommands(Commands):
 
     def arguments(self, phase: str, task: int, attempt: int) -> tuple[object, ...]:
         """Return those of `SupervisedRunner`; an attempt that was found is attached to once."""
-        found = self._found.get(task)
+        found, adopted = self._found.get(task), self._adopted.get(task, 0)
+        if found is None and adopted >= ADOPTED_MAX:
+            raise NotRetriedError(KILLS.format(adopted))
         if self._hosted is not None:
             self._hosted.ready_to_run(phase, task, attempt, is_new=found is None)
         if found is None:
@@ -208,11 +224,13 @@ class SupervisedCommands(Commands):
             trouble = found.trouble
         else:
             self._begun[task] = attempt, (record.run, record.attempt)
+            self._adopted[task] = record.adopted + 1
             self._paths[task, attempt] = record.out, record.err
             if record.is_alive:  # One that has ended meets no limit any more.
                 self._before[task] = found.seconds
         self._found.pop(task, None)
-        return task, attempt, folder, self.output_files(phase, task, attempt), record, trouble
+        files = self.output_files(phase, task, attempt)
+        return task, attempt, folder, files, record, trouble, adopted
 
     def output_files(self, phase: str, task: int, attempt: int) -> tuple[str, ...]:
         """Return the files of an attempt in the folder of the service."""

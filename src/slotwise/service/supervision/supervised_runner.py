@@ -63,8 +63,9 @@ class SupervisedRunner:
         files: tuple[str, str],
         found: SupervisorRecord | None,
         trouble: str,
+        adopted: int,
     ) -> None:
-        """Wait for the end of the attempt `found`, or else of a new one.
+        """Wait for the end of the attempt `found`, or else of a new one, after `adopted` ones.
 
         While the disk of the service is full, the attempt waits: nothing has begun yet.
         LostAttemptError if there is `trouble`, or the supervisor does not start, or had ended
@@ -74,7 +75,7 @@ class SupervisedRunner:
         kills = OomKills()
         if trouble:
             raise LostAttemptError(trouble)
-        record = found or self._begin(task, attempt, folder, files)
+        record = found or self._begin(task, attempt, folder, files, adopted)
         has_run = self._await(record, None if found else self._link(), files)
         _limit(files, self.output_max, is_over=True)
         now = task_in(folder, self.command.job, task)
@@ -135,7 +136,7 @@ class SupervisedRunner:
         return SupervisorLink.of(self.spawner, self.account)
 
     def _begin(
-        self, task: int, attempt: int, folder: str, files: tuple[str, str]
+        self, task: int, attempt: int, folder: str, files: tuple[str, str], adopted: int
     ) -> SupervisorRecord:
         """Have a supervisor start the command."""
         command, cwd, environment = self.command.parts(task, attempt)
@@ -148,6 +149,7 @@ class SupervisedRunner:
             "attempt": attempt,
             **dict(zip(STREAMS, files, strict=True)),
             "devices": [int(number) for number in devices.split(",") if number],
+            "adopted": adopted,
             "command": command,
             "cwd": cwd,
             "environment": environment,

@@ -54,8 +54,9 @@ from slotwise.jobs.command_process import StartedProcesses, adopting, start
 RECORD = "record"
 """The name of the file of a task."""
 
-NAMED = ("job", "task", "run", "attempt", "out", "err", "devices")
-"""What a record has of its request. `run` is the number of the run of the server."""
+NAMED = ("job", "task", "run", "attempt", "out", "err", "devices", "adopted")
+"""What a record has of its request. `run` is the number of the run of the server, `adopted`
+that of earlier attempts of the task that other servers than their own have found."""
 
 MARK = "SLOTWISE_SUPERVISOR"
 """The environment variable of a command with the number and the start of its supervisor."""

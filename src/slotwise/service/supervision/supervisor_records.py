@@ -49,7 +49,10 @@ KILL_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SupervisorRecord:
-    """An attempt that was begun; see `supervisor.py`. `begun` is in Unix seconds."""
+    """An attempt that was begun; see `supervisor.py`. `begun` is in Unix seconds.
+
+    Older records have no `adopted`.
+    """
 
     pid: int
     start: str
@@ -61,6 +64,7 @@ class SupervisorRecord:
     out: str
     err: str
     devices: tuple[int, ...] = ()
+    adopted: int = 0
 
     @classmethod
     def of(cls, plain: object) -> SupervisorRecord:
@@ -71,10 +75,10 @@ class SupervisorRecord:
             found = cls(**{**plain, "devices": tuple(plain["devices"])})
         except (TypeError, KeyError) as error:
             raise ValueError(str(error)) from None
-        numbers = (found.pid, found.task, found.run, found.attempt, *found.devices)
+        numbers = (found.pid, found.task, found.run, found.attempt, found.adopted)
         texts = (found.start, found.job, found.out, found.err)
         if not (
-            all(type(one) is int and one >= 0 for one in numbers)
+            all(type(one) is int and one >= 0 for one in (*numbers, *found.devices))
             and all(type(one) is str for one in texts)
             and type(found.begun) is float
             and isfinite(found.begun)
