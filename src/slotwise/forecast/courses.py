@@ -23,11 +23,12 @@ from slotwise.forecast.course import (
     ORDER,
     PARTS,
     SHARES,
+    Tables,
     simulate,
 )
 from slotwise.forecast.durations import Draws, Floats, PastWork, size_of
 from slotwise.forecast.situation import JobNow, Situation
-from slotwise.policy.compiled import FLOATS, INTS, compiled, has_numba
+from slotwise.policy.compiled import compiled, has_numba
 
 TASKS_MAX, TASKS_EACH, BATCHES_MIN = 3_000, 2, 2
 """About how many tasks one course simulates: the larger of a number and of one for each slot.
@@ -121,12 +122,13 @@ def load_machine_code(*, waits: bool = False) -> bool:
 def _load() -> None:
     if not has_numba():
         return
-    table = "float64[:,::1]"
-    types = [
-        "int64", "float64", "int64", "int64[:,::1]", table, table, FLOATS, table, INTS, INTS,
-        INTS, INTS, table, INTS, table,
-    ]  # fmt: skip
-    signature = f"int64({', '.join(types)})"
+    from numba import types
+
+    ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
+    table, of_ints = types.Array(types.float64, 2, "C"), types.Array(types.int64, 2, "C")
+    members = types.int64, types.int64, of_ints, table, table, floats, table, table
+    tables = types.NamedTuple(members, Tables)  # type: ignore[no-untyped-call]
+    signature = types.int64(types.float64, tables, ints, ints, ints, ints, table, ints)
     _loaded.append(
         compiled(simulate, signature, never_by_zero=True, releases_gil=True, parts=PARTS)
     )
@@ -287,22 +289,18 @@ class _Table:
         left[:jobs] = self._phases_left
         times = np.full((len(left), 2), inf)
         times[:jobs, 0], times[:jobs, 1][self._phases_left == 0] = self._began, situation.now
-        self._simulate(
+        tables = Tables(
             self._mode,
-            situation.now,
             len(situation.kinds),
             ints,
             floats,
             need,
             self._free.copy(),
             self._pools.copy(),
-            later,
-            *links,
-            self._running,
-            np.column_stack((self._running_ends[:, course], self._running_expected)),
-            left,
             times,
         )
+        ends = np.column_stack((self._running_ends[:, course], self._running_expected))
+        self._simulate(situation.now, tables, later, *links, self._running, ends, left)
         return times[:jobs, 0], times[:jobs, 1]
 
     def _with_arrivals(self, course: int) -> tuple[Ints, Floats, Floats, tuple[Ints, Ints]]:
