@@ -50,6 +50,13 @@ POOL_WEIGHT, POOL_MIN, POOL_MAX, POOL_HELD, NEXT_RANK, NEXT_KEY, IS_STALE, PASSE
 )
 
 
+# Of promises: when what is reserved begins and ends; the slots; the first phase of the job, and
+# the first after it; the slots that others may hold when it begins, and those that tasks hold
+# which are assumed to run then.
+
+BEGINS, UNTIL, RESERVED, FIRST, BEHIND, OTHERS_MAX, OTHERS, OF_PROMISE = range(8)
+
+
 class Tables(NamedTuple):
     """What a course reads and changes; machine code takes it whole.
 
@@ -82,6 +89,7 @@ class Tables(NamedTuple):
 def simulate(
     now: float,
     tables: Tables,
+    promises: Numbers,
     later: Numbers,
     successors_from: Numbers,
     successors: Numbers,
@@ -93,6 +101,7 @@ def simulate(
 
     It writes instants into the times of `tables`, and changes most of the others, and `left`.
 
+    promises      a row for each promise of a date; none under backfilling
     later         the phases that are ready after `now`, in order of that instant
     successors    those of phase p are from `successors_from[p]` to `successors_from[p + 1]`
     running       by running task, its phase; when it ends, and is expected to end
@@ -106,7 +115,8 @@ def simulate(
     count = len(ints)
     ends = [(running_ends[a, 0], running[a], running_ends[a, 1]) for a in range(len(running))]
     heapify(ends)
-    for p in running:
+    for a, p in enumerate(running):
+        hold(p, floats[p, WIDTH], running_ends[a, 1], promises)
         ints[p, HELD] += 1
         floats[p, SERVED] += floats[p, WORK] * floats[p, WIDTH]
         pools[ints[p, POOL], POOL_HELD] += floats[p, WIDTH]
@@ -126,11 +136,13 @@ def simulate(
             backfill(tables, at, lines, ends)
         else:
             enter_queues(tables, ready, queues)
-            serve(tables, at, queues, ends)
+            serve(tables, promises, at, queues, ends)
         ready.clear()
+        due = next_due(at, promises) if len(promises) > 0 else inf
         at = ends[0][0] if len(ends) > 0 else inf
         if next_later < len(later):
             at = min(at, floats[later[next_later], ARRIVAL])
+        at = min(at, due)
         if at == inf:
             break
         while next_later < len(later) and floats[later[next_later], ARRIVAL] <= at:
@@ -138,7 +150,9 @@ def simulate(
                 ready.append(later[next_later])
             next_later += 1
         while len(ends) > 0 and ends[0][0] <= at:
-            p = heappop(ends)[1]
+            _, p, assumed = heappop(ends)
+            if len(promises) > 0:
+                hold(p, -floats[p, WIDTH], assumed, promises)
             if end(tables, p):
                 for i in range(successors_from[p], successors_from[p + 1]):
                     q = successors[i]
@@ -168,11 +182,11 @@ def end(tables: Tables, p: int) -> bool:
     return is_done
 
 
-def launch(tables: Tables, p: int, at: float, ends: Numbers) -> None:
-    """A batch of tasks of a phase begins."""
+def launch(tables: Tables, p: int, at: float, ends: Numbers, most: int) -> float:
+    """A batch of tasks of a phase begins, of this number at most. Its assumed end."""
     ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
     pools, times = tables.pools, tables.times
-    count, j = min(ints[p, BATCH], ints[p, PENDING]), ints[p, JOB]
+    count, j = min(ints[p, BATCH], ints[p, PENDING], most), ints[p, JOB]
     ints[p, PENDING] -= count
     ints[p, HELD] += 1
     floats[p, SERVED] += floats[p, WORK] * count * floats[p, WIDTH]
@@ -180,8 +194,10 @@ def launch(tables: Tables, p: int, at: float, ends: Numbers) -> None:
     pools[ints[p, POOL], IS_STALE] = 1.0
     for r in range(len(free)):
         free[r] -= need[p, r]
-    heappush(ends, (at + floats[p, WORK] * count, p, at + floats[p, EXPECTED] * count))
+    assumed = at + floats[p, EXPECTED] * count
+    heappush(ends, (at + floats[p, WORK] * count, p, assumed))
     times[j, 0] = min(times[j, 0], at)
+    return float(assumed)
 
 
 def fits(p: int, need: Numbers, amounts: Numbers) -> bool:
@@ -190,6 +206,68 @@ def fits(p: int, need: Numbers, amounts: Numbers) -> bool:
         if need[p, r] > amounts[r] + FITS:
             return False
     return True
+
+
+# Promises. The slots of each are kept free from the instant on at which they are needed.
+
+
+def next_due(at: float, promises: Numbers) -> float:
+    """When the next promise is due, or is over, so that others get its slots."""
+    found = inf
+    for k in range(len(promises)):
+        for column in (BEGINS, UNTIL):
+            if promises[k, column] > at:
+                found = min(found, promises[k, column])
+    return found
+
+
+def hold(p: int, slots: float, assumed: float, promises: Numbers) -> None:
+    """A phase holds more or less slots, by a task that is assumed to run until an instant."""
+    for k in range(len(promises)):
+        is_own = promises[k, FIRST] <= p < promises[k, BEHIND]
+        if assumed > promises[k, BEGINS] and not is_own:
+            promises[k, OTHERS] += slots
+
+
+def permitted(tables: Tables, promises: Numbers, p: int, at: float) -> int:
+    """How many tasks of a phase may run one after another beside what is promised."""
+    ints, floats = tables.ints, tables.floats
+    most = int(ints[p, BATCH])
+    for k in range(len(promises)):
+        first, behind = int(promises[k, FIRST]), int(promises[k, BEHIND])
+        room = promises[k, OTHERS_MAX] - promises[k, OTHERS] - floats[p, WIDTH]
+        if room >= -FITS or first <= p < behind or promises[k, UNTIL] <= at:
+            continue
+        waits = 0
+        for q in range(first, behind):
+            waits += ints[q, PENDING]
+        if waits > 0:
+            left = max(0.0, promises[k, BEGINS] - at)
+            most = int(min(most, left // max(floats[p, EXPECTED], FITS)))
+    return most
+
+
+def serve_due(tables: Tables, promises: Numbers, at: float, ends: Numbers) -> list[int]:
+    """Launch tasks of promised jobs whose slots are guaranteed now. The phases of these."""
+    ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
+    begun = [0 for _ in range(0)]
+    for k in range(len(promises)):
+        first, behind, held = int(promises[k, FIRST]), int(promises[k, BEHIND]), 0.0
+        for p in range(first, behind):
+            held += ints[p, HELD] * floats[p, WIDTH]
+        for p in range(first, behind if promises[k, BEGINS] <= at else first):
+            while (
+                ints[p, PENDING] > 0
+                and ints[p, WAITS] == 0
+                and ints[p, HELD] < ints[p, ROOM]
+                and held + floats[p, WIDTH] <= promises[k, RESERVED]
+                and fits(p, need, free)
+            ):
+                assumed = launch(tables, p, at, ends, ints[p, BATCH])
+                hold(p, floats[p, WIDTH], assumed, promises)
+                held += floats[p, WIDTH]
+                begun.append(p)
+    return begun
 
 
 def has_free(kinds: int, free: Numbers) -> bool:
@@ -227,8 +305,10 @@ def enter_queues(tables: Tables, ready: Numbers, queues: Numbers) -> None:
             ints[p, QUEUED] = 1
 
 
-def serve(tables: Tables, at: float, queues: Numbers, ends: Numbers) -> None:
-    """Launch what comes first, by pool and by rank, until nothing fits."""
+def serve(tables: Tables, promises: Numbers, at: float, queues: Numbers, ends: Numbers) -> None:
+    """Launch what is promised and due, then what comes first, by pool and by rank."""
+    if len(promises) > 0:
+        enter_queues(tables, serve_due(tables, promises, at, ends), queues)
     ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
     mode, pools = tables.mode, tables.pools
     aside = [(0.0, 0.0, 0) for _ in range(0)]
@@ -238,12 +318,17 @@ def serve(tables: Tables, at: float, queues: Numbers, ends: Numbers) -> None:
             break
         queue = queues[q]
         p = queue[0][2]
-        if not fits(p, need, free):
+        most = ints[p, BATCH] if fits(p, need, free) else 0
+        if most > 0 and len(promises) > 0:
+            most = permitted(tables, promises, p, at)
+        if most == 0:
             aside.append(heappop(queue))
             pools[q, PASSED] += 1.0
             pools[q, IS_STALE] = 1.0
             continue
-        launch(tables, p, at, ends)
+        assumed = launch(tables, p, at, ends, most)
+        if len(promises) > 0:
+            hold(p, floats[p, WIDTH], assumed, promises)
         if mode != ORDER:
             entry = entry_of(mode, p, ints, floats)
             floats[p, RANK] = entry[0]
@@ -344,7 +429,7 @@ def backfill(tables: Tables, at: float, lines: Numbers, ends: Numbers) -> None:
         if ints[p, PENDING] == 0:
             remove_after(none, none, after)
         elif ints[p, HELD] < ints[p, ROOM] and fits(p, need, free):
-            launch(tables, p, at, ends)
+            launch(tables, p, at, ends, ints[p, BATCH])
         else:
             break
     first = after[none]
@@ -368,7 +453,7 @@ def backfill(tables: Tables, at: float, lines: Numbers, ends: Numbers) -> None:
         count = min(ints[p, BATCH], ints[p, PENDING])
         is_short = at + floats[p, EXPECTED] * count <= shadow
         if can_begin and (is_short or fits(p, need, spare)):
-            launch(tables, p, at, ends)
+            launch(tables, p, at, ends, ints[p, BATCH])
             for r in range(len(spare)):
                 spare[r] -= 0.0 if is_short else need[p, r]
         else:
@@ -413,8 +498,12 @@ def reserve(first: int, at: float, need: Numbers, spare: Numbers, ends: Numbers)
 
 PARTS = (
     end,
+    next_due,
+    hold,
     launch,
     fits,
+    permitted,
+    serve_due,
     has_free,
     entry_of,
     enter_queues,

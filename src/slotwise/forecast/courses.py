@@ -96,11 +96,13 @@ def courses_for(situation: Situation) -> int:
     return max(PLAIN_COURSES, min(count, PLAIN_TASKS // tasks))
 
 
+SURE = 0.95
+"""The part of the courses in which tasks are over when that is assumed beside promises."""
+
+
 def _batches(situation: Situation, phases: int) -> int:
     """In how many batches the tasks of a phase are simulated at most."""
-    totals = situation.totals
-    slots = sum(totals[kind] for kind in situation.kinds)
-    return max(BATCHES_MIN, max(TASKS_MAX, TASKS_EACH * slots) // max(1, phases))
+    return max(BATCHES_MIN, max(TASKS_MAX, TASKS_EACH * situation.slots) // max(1, phases))
 
 
 _loading: list[threading.Thread] = []
@@ -128,7 +130,7 @@ def _load() -> None:
     table, of_ints = types.Array(types.float64, 2, "C"), types.Array(types.int64, 2, "C")
     members = types.int64, types.int64, of_ints, table, table, floats, table, table
     tables = types.NamedTuple(members, Tables)  # type: ignore[no-untyped-call]
-    signature = types.int64(types.float64, tables, ints, ints, ints, ints, table, ints)
+    signature = types.int64(types.float64, tables, table, ints, ints, ints, ints, table, ints)
     _loaded.append(
         compiled(simulate, signature, never_by_zero=True, releases_gil=True, parts=PARTS)
     )
@@ -153,6 +155,7 @@ class _Table:
         self._fill_pools()
         self._link()
         self._draw()
+        self._reserve()
         self._simulate: Any = _loaded[0] if _loaded else simulate
 
     def _fill(self) -> None:
@@ -280,6 +283,25 @@ class _Table:
         self._running_ends = np.array(ends).reshape(len(running), self._draws.courses)
         self._running_expected = np.array(expected, float)
 
+    def _reserve(self) -> None:
+        """What is promised. Beside it, tasks are assumed to take as long as they do at most."""
+        jobs, slots = self._situation.jobs, self._situation.slots
+        first_of, rows = 0, []
+        for job in jobs if self._mode not in (EASY, EASY_SHORTEST) else ():
+            behind = first_of + len(job.phases)
+            if job.promise is not None:
+                begins, until, reserved = job.promise
+                rows.append((begins, until, reserved, first_of, behind, 0.0, 0.0))
+            first_of = behind
+        self._promises = np.array(rows).reshape(len(rows), columns.OF_PROMISE)
+        if rows:
+            begins, until, reserved = self._promises[:, : columns.FIRST].T
+            covered = (begins <= begins[:, None]) & (begins[:, None] < until)
+            self._promises[:, columns.OTHERS_MAX] = slots - covered @ reserved
+            sure = np.quantile(self._work, SURE, axis=1)
+            self._floats[:, columns.EXPECTED] = sure
+            self._running_expected = np.quantile(self._running_ends, SURE, axis=1)
+
     def run(self, course: int) -> tuple[Floats, Floats]:
         """One course: when the jobs of the situation start and end."""
         situation, jobs, present = self._situation, len(self._began), len(self._rows)
@@ -300,7 +322,10 @@ class _Table:
             times,
         )
         ends = np.column_stack((self._running_ends[:, course], self._running_expected))
-        self._simulate(situation.now, tables, later, *links, self._running, ends, left)
+        promises = self._promises.copy()
+        self._simulate(
+            situation.now, tables, promises, later, *links, self._running, ends, left
+        )
         return times[:jobs, 0], times[:jobs, 1]
 
     def _with_arrivals(self, course: int) -> tuple[Ints, Floats, Floats, tuple[Ints, Ints]]:
