@@ -59,6 +59,7 @@ SERVER = {
 POOL = {
     **{"name": "team", "weight": 2.66666, "slots_min": {}, "slots_max": {"task": 3}},
     **{"running": 1, "queued": 2, "held": 3},
+    "resources": {"memory": {"total": 2 << 30, "used": 1 << 30}},
 }
 
 WORKER = {

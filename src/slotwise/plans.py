@@ -15,7 +15,7 @@ from slotwise.core.errors import InputError, is_number, option_name, shown, sugg
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolTree, check_fits, check_open
-from slotwise.core.resources import GPU, UNIT
+from slotwise.core.resources import GPU, UNIT, amount_text
 from slotwise.core.tolerances import SLOTS
 from slotwise.insight.bound import Work, objective_bound, sizes_of
 from slotwise.policy.dmrs.algorithm import guarantee, linear_program, skewness
@@ -75,6 +75,7 @@ def plan(
             check_open(job, pools)
             _refuse_gangs(job)
         counted = _counted(jobs, cluster, pools)
+        _refuse_limits(counted, cluster, pools)
     started = time.perf_counter()
     work = Work.estimated(jobs)
     lowest = -inf
@@ -211,6 +212,22 @@ def _refuse_gangs(job: Job) -> None:
                 f"job {job.id!r}, phase {phase.name!r}: its tasks run only on given hosts, and"
                 " a plan divides work anywhere; simulate"
             )
+
+
+def _refuse_limits(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> None:
+    """Raise InputError if tasks on all slots could exceed a pool's limit of a resource."""
+    slots = sum(cluster.capacity.values())
+    for job in jobs:
+        for phase in job.phases:
+            for pool in pools.path(job.pool) if phase.needs else ():
+                for name, most in pool.resources_max.items():
+                    if phase.needs.get(name, 0) * slots > most * phase.slots:
+                        raise InputError(
+                            f"job {job.id!r}, phase {phase.name!r}: pool {pool.name!r} may hold"
+                            f" at most {name} {amount_text(name, most)} (resources_max), less"
+                            " than tasks on all slots request; a malleable plan divides slots"
+                            " alone: simulate"
+                        )
 
 
 def _counted(jobs: Sequence[Job], cluster: Cluster, pools: PoolTree) -> Sequence[Job]:

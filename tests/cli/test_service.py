@@ -309,6 +309,7 @@ def test_pools_and_workers_are_shown(slotwise: Any, service: FakeService) -> Non
     """Numbers have three digits."""
     head, row = slotwise("pools").stdout.splitlines()
     assert dict(zip(head.split(), row.split(), strict=False))["weight"] == "2.67"
+    assert "memory 1 GiB of 2 GiB" in row
     assert "h1" in slotwise("workers").stdout
     assert "gpu 1.00 of 2.00" in slotwise("workers").stdout
     assert plain(slotwise("pools", "--json"))["pools"][0]["name"] == "team"

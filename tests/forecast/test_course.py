@@ -255,3 +255,18 @@ def test_many_tasks_are_simulated_in_batches() -> None:
     jobs = [Job("a", (Phase("run", Tasks(100_000, 1.0)),))]
     situation = situation_at_start(jobs, Cluster.of_slots(100), "fair")
     assert ends_of_course(situation)["a"] == pytest.approx(1000.0, rel=0.05)
+
+
+@pytest.mark.parametrize("scheduler", ["fair", "flex", "las", "fifo", "easy"])
+def test_courses_keep_to_limits_of_resources(scheduler: str) -> None:
+    """Two of eight tasks run at once, beside a job that needs none of the resource."""
+    cluster = Cluster((Host("h", {"task": SLOTS}, resources={"gpu": 8}),))
+    pools = [Pool("lab", resources_max={"gpu": 2}), Pool("p", parent="lab"), Pool("q")]
+    jobs = [
+        Job("a", (Phase("run", Tasks(8, 3.0), resources={"gpu": 1}),), pool="p"),
+        Job("b", (Phase("run", Tasks(2, 5.0)),), pool="p"),
+        Job("c", (Phase("run", Tasks(1, 4.0), resources={"gpu": 1}),), pool="q"),
+    ]
+    found = ends_of_course(situation_at_start(jobs, cluster, scheduler, pools))
+    assert found == pytest.approx({"a": 12.0, "b": 5.0, "c": 4.0})
+    assert found == pytest.approx(ends_of_run(jobs, cluster, scheduler, pools))

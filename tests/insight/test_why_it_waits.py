@@ -154,6 +154,11 @@ STATES: dict[str, Callable[[], Live]] = {
     "gang_slots": lambda: Live(job("a"), job("it", 2, gang=True), on=2),
     "phase_slots_max": lambda: Live(job("it", 3, slots_max=1), on=2),
     "pool_slots_max": lambda: Live(job("it", 9, "x"), on=9, pools=[Pool("x", slots_max=4)]),
+    "pool_resources_max": lambda: Live(
+        *(job("a", 1, "x", resources=ONE), job("it", 1, "x", resources=ONE)),
+        on=[slots("h", 4, gpu=2)],
+        pools=[Pool("x", resources_max=ONE)],
+    ),
     "pool_closed": lambda: Live(job("it", 2, "x"), pools=[Pool("x", 0.0)]),
     "resource": lambda: Live(
         job("a", resources=ONE), job("it", resources=ONE), on=[slots("h", 3, gpu=1)]
@@ -216,6 +221,7 @@ REMEDIES = {
     "gang_slots": "free slots for 1 task more",
     "phase_slots_max": "a slots_max of 2 for its phase",
     "pool_slots_max": "slots_max 5 of pool 'x'",
+    "pool_resources_max": "resources_max {gpu: 2} of pool 'x'",
     "pool_closed": "weight 1 of pool 'x'",
     "resource": "gpu 1 on one host beside a free slot",
     "host_kept": "the start or the end of job b",
@@ -258,6 +264,7 @@ def test_the_table_has_each_reason() -> None:
 CHANGES = {
     "pool_slots_max": PoolsChanged(0.0, (Pool("x", slots_max=5),)),
     "gang_exceeds_pool": PoolsChanged(0.0, (Pool("x", slots_max=3),)),
+    "pool_resources_max": PoolsChanged(0.0, (Pool("x", resources_max=BOTH),)),
     "pool_closed": PoolsChanged(0.0, (Pool("x", 1.0),)),
     "task_too_large": HostAdded(0.0, slots("h3", 2)),
     **dict.fromkeys(("jobs_max", "slots_held", "slots_on_one_host", "gang_slots"), ENDS),

@@ -16,11 +16,11 @@ from slotwise.core.pools import ShareKey
 from slotwise.core.resources import Resources
 from slotwise.policy import drf
 from slotwise.policy.allocator import Allocator, Claims, Group
-from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.drf import share_by_dominant
 from slotwise.policy.fair import Fair, Fifo, in_turn
 from slotwise.policy.flex import Flex
 from slotwise.policy.las import Las
+from slotwise.policy.resource_shares import share_all
 from tiers import examples
 
 ALL = Group(1, 0, INF)

@@ -18,11 +18,11 @@ from slotwise.core.objective import Objective
 from slotwise.core.pools import Pool, PoolTree, ShareKey
 from slotwise.policy.allocator import Allocator, Claims
 from slotwise.policy.claims import group_by_shares, urgencies
-from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.fair import Fair, Fifo
 from slotwise.policy.flex import AddOn, Flex
 from slotwise.policy.flowflex.allocator import FlowFlex
 from slotwise.policy.las import Las
+from slotwise.policy.resource_shares import share_all
 from slotwise.policy.uwfq import Uwfq
 from tiers import examples
 

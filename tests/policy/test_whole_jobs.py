@@ -13,9 +13,9 @@ from slotwise.core.objective import Objective
 from slotwise.core.state import State
 from slotwise.policy.allocator import Claims, Group
 from slotwise.policy.claims import claims_of
-from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.flex import Flex, of_whole_jobs
 from slotwise.policy.flowflex.allocator import flows_left
+from slotwise.policy.resource_shares import share_all
 
 CLUSTER = Cluster((Host("h", {"map": 4, "reduce": 2}),))
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from slotwise.core.decisions import Launch
 from slotwise.core.events import TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
+from slotwise.core.pools import PoolTree
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.assignment import wide
@@ -108,12 +111,20 @@ def jobs_of(draw: st.DrawFn, number: int, cluster: Cluster) -> Job:
     )
 
 
+def limits() -> st.SearchStrategy[dict[str, Any]]:
+    """Limits of a pool within which every task fits, and every gang."""
+    of = {"memory": [8, 9, 12], "gpu": [2, 2.5], "license": [4, 4.5, 6]}
+    return st.fixed_dictionaries({}, optional={k: st.sampled_from(v) for k, v in of.items()})
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """A cluster that all of them share in any of the ways in which they may."""
     cluster = draw(clusters())
     jobs = tuple(draw(jobs_of(number, cluster)) for number in range(draw(st.integers(1, 7))))
     pools = draw(pools_of(4))
+    if draw(st.booleans()):
+        pools = tuple(replace(pool, resources_max=draw(limits())) for pool in pools)
     one_in = draw(st.sampled_from([0, 0, 9, 4]))
     simulation = Simulation(
         seed=draw(st.integers(0, 9)),
@@ -138,7 +149,7 @@ def cases(draw: st.DrawFn) -> Case:
 def test_no_host_is_exceeded_and_nothing_waits_forever(
     simulated: Callable[..., Any], case: Case
 ) -> None:
-    """All jobs end, no host has tasks that request more than it has, and bounds hold.
+    """All jobs end, no host and no pool has tasks that request more than it may, bounds hold.
 
     The log replays.
     """
@@ -175,7 +186,8 @@ def test_decisions_do_not_depend_on_how_many_requests_differ(
 
 
 def check_resources(case: Case, log: Log) -> None:
-    """No host, and no device of it, has tasks that request more than it has."""
+    """No host, device or pool has tasks that request more than it has, or may have."""
+    tree, pool_of = PoolTree(case.pools).with_pools("abc"), {j.id: j.pool for j in case.jobs}
     phases = {PhaseId(job.id, p.name): p for job in case.jobs for p in job.phases}
     running: dict[tuple[PhaseId, int], Launch] = {}
     for turn in log.turns:
@@ -187,11 +199,14 @@ def check_resources(case: Case, log: Log) -> None:
                 running[decision.phase, decision.task] = decision
         held: Counter[tuple[str, str]] = Counter()
         of_device: defaultdict[tuple[str, int], Fraction] = defaultdict(Fraction)
+        of_pool: defaultdict[tuple[str, str], Fraction] = defaultdict(Fraction)
         for launch in running.values():
             learned = {"memory": launch.memory} if launch.memory else {}
             needs = phases[launch.phase].needs.stated() | learned
             for name, amount in needs.items():
                 held[launch.host, name] += Fraction(str(amount))  # type: ignore[assignment]
+                for pool in tree.path(pool_of[launch.phase.job]):
+                    of_pool[pool.name, name] += Fraction(str(amount))
             if gpus := Fraction(str(needs.get("gpu", 0))):
                 assert len(set(launch.devices)) == max(1, gpus), "each task has its devices"
                 for device in launch.devices:
@@ -201,6 +216,9 @@ def check_resources(case: Case, log: Log) -> None:
         for (host, name), amount in held.items():
             has = case.cluster.by_name[host].resources.stated()  # type: ignore[attr-defined]
             assert amount <= has.get(name, 0), f"{host} has {amount} of {name} in use"
+        for (name, resource), amount in of_pool.items():
+            most = tree[name].resources_max.stated().get(resource, inf)
+            assert amount <= most, f"pool {name} has {amount} of {resource} in use"
         for (host, device), part in of_device.items():
             has = case.cluster.by_name[host].resources.stated()  # type: ignore[attr-defined]
             assert part <= 1, f"device {device} of {host} is overcommitted"

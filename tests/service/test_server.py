@@ -368,6 +368,35 @@ def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]
         server.post(f"/v1/jobs/{job}/cancel")
 
 
+def test_a_pool_limits_the_memory_of_commands(
+    make_server: Callable[..., RunningServer], tmp_path: Path
+) -> None:
+    """The third waits, which its reason and `/v1/pools` say; a larger limit starts it."""
+    config = tmp_path / "team.toml"
+    limit = '[[pools]]\nname = "lab"\nresources_max = {memory = "%s"}\n'
+    config.write_text(limit % "2 MiB")
+    server = make_server("--slots", "4", "--config", str(config))
+    entry = {"command": ["sleep", "60"], "pool": "lab", "resources": {"memory": "1 MiB"}}
+    jobs = [server.submit(entry)[0] for _ in range(3)]
+    with pytest.raises(InputError, match="requests memory 3 MiB, but pool 'lab' may hold at"):
+        server.submit({**entry, "resources": {"memory": "3 MiB"}})
+    until = time.monotonic() + 60
+    while server.get("/v1/pools")["pools"][0]["held"] < 2:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    (lab,) = (pool for pool in server.get("/v1/pools")["pools"] if pool["name"] == "lab")
+    assert lab["resources"] == {"memory": {"total": 2 << 20, "used": 2 << 20}}
+    waits = server.job(jobs[2])
+    assert waits["state"] == "queued", waits
+    assert "pool 'lab' holds memory 2 MiB of at most 2 MiB" in str(waits), waits
+    config.write_text(limit % "3 MiB")
+    assert server.post("/v1/reload")["changes"] == ["pool lab has changed: resources_max"]
+    until = time.monotonic() + 60
+    while server.job(jobs[2])["state"] != "running":
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 def test_output_and_the_log_have_limits(
     make_server: Callable[..., RunningServer], tmp_path: Path
 ) -> None:

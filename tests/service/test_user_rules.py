@@ -223,6 +223,25 @@ def test_a_configuration_of_users(tmp_path: Path) -> None:
     assert settings_of(None, {}).network is None
 
 
+@pytest.mark.parametrize(
+    ("users", "stated", "scheduler"),
+    [
+        ("", "", "flex"),
+        ("[service.users.ann]\n", "", "fair"),
+        ("[service.users.ann]\n", "scheduler = 'flex'\n", "flex"),
+        ("[service.users.ann]\n", "objective = {penalty = 'tardiness'}\n", "flex"),
+    ],
+)
+def test_users_share_by_weight_unless_the_file_says_otherwise(
+    tmp_path: Path, users: str, stated: str, scheduler: str
+) -> None:
+    """`flex` would serve the many equal jobs of one user before those of the others."""
+    file = tmp_path / "slotwise.toml"
+    file.write_text(stated + users)
+    assert settings_of(file, {}).scheduler == scheduler
+    assert settings_of(file, {"scheduler": "fifo"}).scheduler == "fifo"
+
+
 def test_the_configuration_on_the_page_is_one(tmp_path: Path) -> None:
     """But for the accounts, which this machine does not have."""
     page = Path(__file__).parents[2] / "docs" / "howto" / "share-the-service.md"

@@ -42,11 +42,11 @@ def most_at_once(log: Path) -> int:
     return most
 
 
-def meet(folder: str, number: int) -> int:
-    """A call that ends when another one runs, too."""
+def meet(folder: str, number: int, count: int = 2) -> int:
+    """A call that ends when so many run."""
     Path(folder, str(number)).touch()
     until = time.monotonic() + PATIENCE
-    while len(os.listdir(folder)) < 2:
+    while len(os.listdir(folder)) < count:
         assert time.monotonic() < until
         time.sleep(0.005)
     return number
@@ -66,6 +66,28 @@ def test_calls_run_only_where_their_requests_fit(
         go.touch()
         assert [future.result(PATIENCE) for future in futures] == [None] * 6
     assert most_at_once(log) == most
+
+
+def test_a_pool_limits_what_its_calls_hold(tmp_path: Path) -> None:
+    """Two of three run, and `explain` names the limit; a larger limit lets the third begin."""
+    pools = {"lab": {"resources_max": {"memory": "2 GiB"}}}
+    with Session(4, "fair", resources={"memory": "4 GiB"}, pools=pools) as session:
+        calls = session.executor(name="j", pool="lab", resources={"memory": "1 GiB"})
+        for number in range(3):
+            calls.submit(meet, str(tmp_path), number, 3)
+        with pytest.raises(InputError, match=r"^job 'k.*but pool 'lab' may hold at most 2 GiB"):
+            session.executor(name="k", pool="lab", resources={"memory": "3 GiB"})
+        until = time.monotonic() + PATIENCE
+        while len(os.listdir(tmp_path)) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        said = str(session.explain("j"))
+        assert "pool 'lab' holds memory 2 GiB of at most 2 GiB (jobs j)" in said, said
+        with pytest.raises(InputError, match="requests memory 1 GiB, but pool 'lab' may hold"):
+            session.set_pools({"lab": {"resources_max": {"memory": "1 MiB"}}})
+        session.set_pools({"lab": {"resources_max": {"memory": "3 GiB"}}})
+        calls.shutdown()
+    assert len(os.listdir(tmp_path)) == 3
 
 
 def test_calls_of_different_requests_run_together(session: Session, tmp_path: Path) -> None:

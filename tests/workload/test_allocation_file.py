@@ -78,6 +78,35 @@ def test_queues_of_the_file_have_the_default_max_share(tmp_path: Path) -> None:
     assert (keys["pools"][0]["child_defaults"], missing) == ({"slots_max": 64}, ())
 
 
+def test_the_most_memory_and_gpus_become_limits(tmp_path: Path) -> None:
+    """Of a queue, its children and all queues; parts of the cluster and minima have none."""
+    text = """<allocations>
+  <queue name="g"><maxResources>8192 mb, 4 vcores</maxResources>
+    <minResources>1024 mb, 1 vcores</minResources>
+    <maxChildResources>vcores=2, memory-mb=2048, yarn.io/gpu=1</maxChildResources>
+    <queue name="h"/><queue name="i"><maxResources>vcores=3</maxResources></queue></queue>
+  <queue name="j"><maxResources>memory-mb=50%, vcores=10%</maxResources></queue>
+  <queueMaxResourcesDefault>100 vcores, 4096 mb</queueMaxResourcesDefault>
+</allocations>"""
+    keys, missing = imported(tmp_path, text)
+    most = {pool["name"]: pool.get("resources_max") for pool in keys["pools"]}
+    assert keys["pool_defaults"] == {"slots_max": 100, "resources_max": {"memory": "4096 MiB"}}
+    assert most == {
+        "g": {"memory": "8192 MiB"},
+        "g.h": {"memory": "4096 MiB"},
+        "g.i": {},
+        "j": {},
+    }
+    assert keys["pools"][0]["child_defaults"] == {
+        "slots_max": 2,
+        "resources_max": {"memory": "2048 MiB", "gpu": 1},
+    }
+    assert missing == (
+        "minResources 1024 mb of g (line 3)",
+        "maxResources memory-mb=50% of j (line 6)",
+    )
+
+
 def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     """Limits of users hold in all queues: `root` has them, and is free of the defaults."""
     keys, missing = imported(tmp_path, HADOOP)

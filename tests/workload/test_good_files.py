@@ -275,9 +275,9 @@ def test_pools_have_what_they_do_not_state_from_defaults() -> None:
     text = """\
 slotwise: 1
 cluster: {slots: 10}
-pool_defaults: {jobs_max: 5, slots_max: 50%, policy: fifo}
+pool_defaults: {jobs_max: 5, slots_max: 50%, policy: fifo, resources_max: {memory: 2 GiB}}
 pools:
-  lab: {jobs_max: 9, child_defaults: {jobs_max: 2, weight: 3}}
+  lab: {jobs_max: 9, child_defaults: {jobs_max: 2, weight: 3, resources_max: {gpu: 1}}}
   ann: {parent: lab}
   bob: {parent: lab, weight: 1, policy: fair}
 jobs: [{id: a, phases: [{name: m, work: 8}]}]
@@ -285,10 +285,34 @@ jobs: [{id: a, phases: [{name: m, work: 8}]}]
     workload = parse_workload(text)
     pools = Source(workload).pools(workload.cluster)
     most = {"task": 5}
-    assert pools["lab"] == Pool("lab", slots_max=most, jobs_max=9)
-    assert pools["ann"] == Pool("ann", 3.0, {}, most, "fifo", "lab", jobs_max=2)
-    assert pools["bob"] == Pool("bob", 1.0, {}, most, "fair", "lab", jobs_max=2)
-    assert pools["default"] == Pool("default", 1.0, {}, most, "fifo", jobs_max=5)
+    memory, gpu = {"memory": 2**31}, {"gpu": 1}
+    assert pools["lab"] == Pool("lab", slots_max=most, jobs_max=9, resources_max=memory)
+    of_lab: dict[str, Any] = {"slots_max": most, "jobs_max": 2, "resources_max": gpu}
+    assert pools["ann"] == Pool("ann", 3.0, policy="fifo", parent="lab", **of_lab)
+    assert pools["bob"] == Pool("bob", 1.0, parent="lab", **of_lab)
+    rest = Pool("default", 1.0, {}, most, "fifo", jobs_max=5, resources_max=memory)
+    assert pools["default"] == rest
+
+
+def test_limits_of_resources_change() -> None:
+    """At an instant, all limits of the pool are those of the change."""
+    text = """\
+slotwise: 1
+cluster: {slots: 10}
+pools: {lab: {resources_max: {memory: 4 GiB, gpu: 1}}}
+pool_changes: [{at: 5, pool: lab, resources_max: {memory: 6 GiB}}]
+jobs: [{id: a, pool: lab, phases: [{name: m, work: 8, resources: {memory: 1 GiB}}]}]
+"""
+    workload = parse_workload(text)
+    (change,) = workload.pool_changes
+    assert change.pools[0].resources_max == {"memory": 6 * 2**30}
+    for old, new, said in (
+        ("memory: 6 GiB", "memory: 6 GX", "pool_changes[0].resources_max (line 4)"),
+        ("gpu: 1}", "gpu: -1}", "pools.lab.resources_max.gpu (line 3)"),
+    ):
+        with pytest.raises(InputError) as error:
+            parse_workload(text.replace(old, new))
+        assert said in str(error.value)
 
 
 def test_phases_and_commands_state_their_hosts() -> None:

@@ -23,6 +23,12 @@ from slotwise.service.users.access import SUBMITS, User, roles_of
 from slotwise.service.wire import service_folder
 from slotwise.workload.file import read_sharing
 
+OF_TEAM = "fair"
+"""The scheduler of a service with users, if they state no objective, which it would ignore.
+
+`flex` serves equal jobs by arrival: a pool without a min share waits for the jobs of others.
+"""
+
 OF_NETWORK = ("listen", "certificate", "key", "plain")
 """The options for a network."""
 
@@ -158,6 +164,9 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
         "scheduler": options.pop("scheduler", None),
         **{name: value for name, value in given.items() if value is not None},
     }
+    has_objective = "objective" in defaults.workload
+    if service and service.users and not has_objective and stated["scheduler"] is None:
+        stated["scheduler"] = OF_TEAM
     of_network = {name: stated.pop(name, None) for name in OF_NETWORK}
     pools, objective, preemption = read_sharing(defaults.workload)
     if "pools" not in defaults.workload:
@@ -173,7 +182,7 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
     }
     return Settings(
         pools=pools,
-        objective=objective if "objective" in defaults.workload else None,
+        objective=objective if has_objective else None,
         preemption=preemption,
         options={name: value for name, value in options.items() if value is not None},
         **{name: value for name, value in stated.items() if value is not None},

@@ -176,13 +176,24 @@ def _basis(etas: Sequence[Plain], now: float) -> Iterator[str]:
 
 def pools_table(pools: Sequence[Plain]) -> Table:
     """Pools, one in a row: what they may hold, what they hold, and their jobs."""
-    headings = ("pool", "weight", "min", "max", "slots", "jobs running", "jobs queued")
+    headings = ["pool", "weight", "min", "max", "slots", "jobs running", "jobs queued"]
     keys = ("slots_min", "slots_max", "held", "running", "queued")
-    rows = (
-        (pool["name"], number(pool.get("weight")), *(_share(pool.get(key)) for key in keys))
+    rows = [
+        [pool["name"], number(pool.get("weight")), *(_share(pool.get(key)) for key in keys)]
         for pool in pools
-    )
+    ]
+    if any(pool.get("resources") for pool in pools):
+        headings.append("resources")
+        rows = [[*row, _used(pool)] for row, pool in zip(rows, pools, strict=True)]
     return table_of(headings, rows, range(1, 7))
+
+
+def _used(one: Plain) -> str:
+    """What is used of each resource of a host, or within each limit of a pool."""
+    return ", ".join(
+        f"{name} {_amount(name, amount['used'])} of {_amount(name, amount['total'])}"
+        for name, amount in (one.get("resources") or {}).items()
+    )
 
 
 def _share(value: object) -> str:
@@ -218,10 +229,7 @@ def show_workers(workers: Sequence[Plain]) -> None:
             one["host"],
             one.get("state"),
             f"{one.get('busy') or 0}/{one['slots']}",
-            ", ".join(
-                f"{name} {_amount(name, amount['used'])} of {_amount(name, amount['total'])}"
-                for name, amount in (one.get("resources") or {}).items()
-            ),
+            _used(one),
         )
         for one in workers
     )

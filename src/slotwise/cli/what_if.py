@@ -34,6 +34,9 @@ def what_if(
     weight: Annotated[list[str] | None, _repeated("POOL=NUMBER", "Another weight")] = None,
     slots_min: Annotated[list[str] | None, _repeated("POOL=N", "Another min share")] = None,
     slots_max: Annotated[list[str] | None, _repeated("POOL=N", "Another max share")] = None,
+    resources_max: Annotated[
+        list[str] | None, _repeated("POOL=RESOURCE=AMOUNT", "Another limit of a resource")
+    ] = None,
     scheduler: Annotated[str | None, typer.Option(help="Another scheduler.")] = None,
     host: Annotated[list[str] | None, _repeated("NAME:SLOTS", "A host that joins")] = None,
     without_host: Annotated[list[str] | None, _repeated("NAME", "A host that leaves")] = None,
@@ -55,6 +58,11 @@ def what_if(
         for text in texts or ():
             name, value = _pair(f"--{key.replace('_', '-')}", text, "=")
             pools.setdefault(name, {})[key] = _number(value)
+    for text in resources_max or ():
+        named, amount = _pair("--resources-max", text, "=")
+        name, resource = _pair("--resources-max", named, "=")
+        limits = pools.setdefault(name, {}).setdefault("resources_max", {})
+        limits[resource] = _number(amount)
     hosts = [_pair("--host", text, ":") for text in host or ()]
     body = {
         "pools": pools,

@@ -381,9 +381,9 @@ def _decode_phase(plain: Mapping[str, Any]) -> Phase:
     )
 
 
-def _encode_resources(resources: Mapping[str, Any]) -> Plain:
+def _encode_resources(resources: Mapping[str, Any], key: str = "resources") -> Plain:
     assert isinstance(resources, Resources)
-    return {"resources": resources.stated()} if resources else {}
+    return {key: resources.stated()} if resources else {}
 
 
 def encode_cluster(cluster: Cluster) -> list[Plain]:
@@ -422,6 +422,7 @@ def encode_pool(pool: Pool) -> Plain:
         **{key: dict(limits) for key in PER_USER if (limits := getattr(pool, key))},
         **({} if pool.preemptible else {"preemptible": False}),
         **({} if pool.stops_per_hour is None else {"stops_per_hour": pool.stops_per_hour}),
+        **_encode_resources(pool.resources_max, "resources_max"),
     }
 
 

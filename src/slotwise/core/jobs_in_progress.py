@@ -231,6 +231,8 @@ class Jobs:
     def refresh(self, phases: Iterable[PhaseState]) -> None:
         """Jobs or pools of these phases were replaced."""
         for phase in phases:
+            if phase.resource_limits:
+                self.request_memory(phase)  # At most what its pools may hold.
             if phase.id in self.ready[phase.slot_kind]:
                 self._in_order[phase.slot_kind].refresh(phase)
 

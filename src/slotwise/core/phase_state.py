@@ -12,6 +12,7 @@ from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_work import Learned, PhaseWork
 from slotwise.core.pool_state import GroupNode, JobShare, PoolState, ShareNode
 from slotwise.core.pools import PoolTree
+from slotwise.core.resource_limits import ResourceLimit
 from slotwise.core.resources import MEMORY, Resources, with_slots
 from slotwise.core.retries import delay_of
 from slotwise.core.sizing import MemoryRequest
@@ -88,7 +89,8 @@ class PhaseState(ShareNode):
     takes several or has needs, or it is a gang. A gang launches all of its tasks, or none while
     one runs (`unit`). It is broken (`is_broken`) from the end of an attempt without a result
     until none of its tasks runs. It counts against the
-    share of a `pool`; `limits` are the shares above it that have a max share. Its `job_share`
+    share of a `pool`; `limits` are the shares above it that have a max share, and the
+    `resource_limits` of all of them. Its `job_share`
     has all phases of its job that count against the same share, if there are several; while
     this is the node in which it gets slots, it is its `group`, too.
 
@@ -121,7 +123,8 @@ class PhaseState(ShareNode):
         *("is_limited", "is_open", "is_pinned", "is_ready", "is_wide", "job", "job_share"),
         *("kept_host", "memory", "needs"),
         *("lacks_input", "launches", "level", "limits", "max_share", "pending", "phase"),
-        *("pool", "request", "shares", "slot_kind", "stated", "stopping", "successors"),
+        *("pool", "request", "resource_limits", "shares", "slot_kind", "stated", "stopping"),
+        *("successors",),
         *("waited", "waits_for", "width", "work"),
     )
 
@@ -157,6 +160,8 @@ class PhaseState(ShareNode):
         self._cluster = cluster
         self.max_share = self._most()
         self.work = PhaseWork(job, phase, default_work, learned)
+        self.launches: dict[int, tuple[Launch, float, float]] = {}
+        self.resource_limits: tuple[ResourceLimit, ...] = ()
         self.enter(pool, pools)
         self.successors: list[PhaseState] = []  # the phases that wait for it
         self.followers: list[PhaseState] = []  # of other jobs, which wait task by task
@@ -169,7 +174,6 @@ class PhaseState(ShareNode):
         self.counted = 0  # its demand as counted in the shares above it
         self.is_ready = False
         self.lacks_input = False  # It waits again, because input of it was lost.
-        self.launches: dict[int, tuple[Launch, float, float]] = {}
         self.stopping: dict[int, PoolState | None] = {}
         self._status = bytearray([BLOCKED] * count if is_blocked else count)
         self._returned: list[int] = []
@@ -192,17 +196,26 @@ class PhaseState(ShareNode):
         self.urgency = -PRIORITIES[self.job.priority]
         self.work.enter(self.job.pool)
         self.shares = pools.shares(self.job.pool, self.phase.kind)
-        self.limits, self._excusers = pool.limits, pool.excusers
-        self.is_limited = bool(self.limits)
+        if self.resource_limits or pool.resource_limits:
+            for launch, *_ in self.launches.values():
+                self._hold(launch, -1)
+            self.resource_limits = pool.resource_limits
+            for launch, *_ in self.launches.values():
+                self._hold(launch, 1)
+        self.limits: tuple[PoolState | ResourceLimit, ...] = pool.limits + pool.resource_limits
+        self._excusers, self.is_limited = pool.excusers, bool(self.limits)
         # The effect of a guarantee, or of a weight by size, changes with each of its tasks.
         self._is_sensitive = pool.is_guaranteed or pools[self.job.pool].job_weights == "size"
         self.early = self.phase.slow_start < 1 and self._may_begin_early(pools)
 
     def _may_begin_early(self, pools: PoolTree) -> bool:
-        """Whether it holds neither slots, nor parts of a max share, that predecessors need."""
-        limited = {share.key for share in self.limits}
+        """Whether it holds neither slots, nor parts of a limit, that predecessors need.
+
+        Of other resources they may learn to need more, so that no limit may be stated for them.
+        """
+        limited = {share.key for share in self.pool.limits}
         before = [self.job.by_name[name].kind for name in self.phase.after]
-        return all(
+        return not self.resource_limits and all(
             self._cluster.slot_kind(kind) != self.slot_kind
             and limited.isdisjoint(pools.shares(self.job.pool, kind))
             for kind in before
@@ -225,11 +238,17 @@ class PhaseState(ShareNode):
     def able(self) -> Iterable[Resources]:
         """What each host has that its tasks may run on and that holds what they state.
 
+        Of memory at most what its pools may hold.
         Of tasks that continue others only the least of these: they cannot go to a larger one.
         """
         stated = Resources({self.slot_kind: self.width, **self.stated})
         hosts = [host for host in self._cluster.hosts if self.allows(host.name)]
         found = [host.amounts for host in hosts if host.amounts.holds(stated)]
+        limits = [limit.most for limit in self.resource_limits if limit.name == MEMORY]
+        if limits and (least := min(limits)) >= self.stated.get(MEMORY, 0):
+            found = [
+                Resources({**one, MEMORY: min(least, one.get(MEMORY, 0))}) for one in found
+            ]
         if self.is_pinned and found:
             return [min(found, key=lambda amounts: amounts.get(MEMORY, 0))]
         return found
@@ -300,13 +319,15 @@ class PhaseState(ShareNode):
         Its pools may hold what they hold now, even if that is more than their max shares.
         """
         self.work.keep(task, kept)
-        for share in self.limits:
+        for share in self.pool.limits:
             share.excess = max(share.excess, share.running)
+        for limit in self.resource_limits:
+            limit.excess = max(limit.excess, limit.held)
 
     @property
     def is_at_limit(self) -> bool:
-        """Whether a pool above it has no room for one more of its tasks."""
-        return any(share.room < self.unit for share in self.limits)
+        """Whether a pool above it has no room for one more of its tasks, or its gang."""
+        return any(limit.slots_for(self) < self.unit for limit in self.limits)
 
     @property
     def yields(self) -> bool:
@@ -316,7 +337,7 @@ class PhaseState(ShareNode):
         """
         return any(
             share.total is not None and share.total.is_turn_of_others(share, self.unit)
-            for share in self.limits
+            for share in self.pool.limits
         )
 
     @property
@@ -457,6 +478,8 @@ class PhaseState(ShareNode):
         self.launches[task] = (launch, now, speed)
         self.pending -= 1
         self.running += self.width
+        if self.resource_limits:
+            self._hold(launch, 1)
         if self.ends_wait(task):
             self.end_wait()
             if not self.is_gang:
@@ -480,6 +503,8 @@ class PhaseState(ShareNode):
         del self.launches[task]
         launch, started, speed = entry
         self.running -= self.width
+        if self.resource_limits:
+            self._hold(launch, -1)
         if self.running:
             self.work.end(task, started, speed)
         else:
@@ -487,10 +512,19 @@ class PhaseState(ShareNode):
             self.is_broken = False
         return launch, speed
 
+    def _hold(self, launch: Launch, sign: int) -> None:
+        """Count what an attempt has in the limits of its pools, or no more (-1)."""
+        held = self.held(launch)
+        for limit in self.resource_limits:
+            limit.held += sign * held.get(limit.name, 0)
+
     def count_on_lost(self, lost: Collection[str]) -> None:
-        """Count the slots that it holds on these unresponsive hosts. O(running tasks)."""
-        slots_on_lost_hosts = sum(launch.host in lost for launch, *_ in self.launches.values())
-        self.slots_on_lost_hosts = slots_on_lost_hosts * self.width
+        """Count what it holds on these unresponsive hosts. O(running tasks)."""
+        on_lost = [launch for launch, *_ in self.launches.values() if launch.host in lost]
+        self.slots_on_lost_hosts = len(on_lost) * self.width
+        for launch in on_lost if self.resource_limits else ():
+            for limit in self.resource_limits:
+                limit.lost += self.held(launch).get(limit.name, 0)
 
     def move_to(self, cluster: Cluster) -> None:
         """The hosts have changed to these. O(tasks) with input, else O(1)."""

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from slotwise.core.host_state import FreeSlots
 from slotwise.core.job import PhaseId
 from slotwise.core.pools import ShareKey, TimeOuts
+from slotwise.core.resource_limits import ResourceLimit, Taker
+from slotwise.core.resources import Resources
 from slotwise.core.tolerances import SLOTS
 
 # The order in which phases and pools that share slots are served.
@@ -287,6 +289,8 @@ class PhaseBelow(Protocol):
     unit: int
     running: int
     max_share: int
+    needs: Resources
+    resource_limits: Sequence[ResourceLimit]
 
 
 def path_to(pool: PoolState | None) -> Iterator[PoolState]:
@@ -303,8 +307,10 @@ class PoolState(GroupNode):
     `stopping` counts the slots of its attempts that were asked to stop, `slots_being_reclaimed`
     those of attempts asked to stop on its behalf, and the free slots that are reserved for it.
     Neither counts attempts on unresponsive hosts, which free no slot. `min_share` and
-    `max_share` apply to this kind of slot, or, with a `total`, to all of its parts together;
-    `holds_totals` is set if there are such shares below it. `is_overdue` means that it may take
+    `max_share` apply to this kind of slot, or, with a `total`, to all of its parts together.
+    Its `own_limits` are those of other resources, which all shares of its pool have in common;
+    `resource_limits` has those of the shares above it, too. `holds_limits` is set if there are
+    totals below it, or own limits of it or below it. `is_overdue` means that it may take
     slots back, `is_starving` that it may do so for its min share; `starving` counts such shares
     among itself and those below it. Of itself and the shares that contain it (`above`),
     `limits` have a max share, `excusers` take slots back, and `is_guaranteed` if one has a min
@@ -316,23 +322,17 @@ class PoolState(GroupNode):
     """
 
     __slots__ = (
-        *("above", "changes", "depth", "excess", "excusers", "fair_due", "holds_totals"),
-        *(
-            "has_noted",
-            "is_guaranteed",
-            "is_overdue",
-            "is_starving",
-            "key",
-            "limits",
-            "max_share",
-        ),
-        *("members", "min_share", "min_share_due", "moved", "parent", "preemption"),
-        *("slot_kind", "slots_being_reclaimed", "stopping", "total"),
+        *("above", "changes", "depth", "excess", "excusers", "fair_due", "holds_limits"),
+        *("has_noted", "is_guaranteed", "is_overdue", "is_starving", "key", "limits"),
+        *("max_share", "members", "min_share", "min_share_due", "moved", "own_limits"),
+        *("parent", "preemption", "resource_limits", "slot_kind", "slots_being_reclaimed"),
+        *("stopping", "total"),
     )
 
     depth: int
     parent: PoolState | None
     preemption: TimeOuts | None
+    resource_limits: tuple[ResourceLimit, ...]
     total: CrossKindLimit | None
 
     def __init__(
@@ -345,11 +345,12 @@ class PoolState(GroupNode):
         max_share: float,
         preemption: TimeOuts | None,
         total: CrossKindLimit | None = None,
+        own_limits: tuple[ResourceLimit, ...] = (),
     ) -> None:
         super().__init__(order)
         self.parent = parent
         self.total = None
-        self.holds_totals = False
+        self.holds_limits = False
         self.depth = 0 if parent is None else parent.depth + 1
         if parent is not None:
             parent.below += 1
@@ -371,6 +372,11 @@ class PoolState(GroupNode):
         self.moved = 0.0
         self.min_share_due = self.fair_due = inf
         self.is_overdue = self.is_starving = self.has_noted = False
+        self.own_limits = own_limits
+        self.resource_limits = own_limits + (parent.resource_limits if parent else ())
+        if own_limits:
+            for share in path_to(self):
+                share.holds_limits = True
         if total is not None:
             self.join(total)
 
@@ -379,7 +385,7 @@ class PoolState(GroupNode):
         self.total = total
         total.parts[self.slot_kind] = self
         for above in path_to(self.parent):
-            above.holds_totals = True
+            above.holds_limits = True
 
     @property
     def name(self) -> str:
@@ -395,6 +401,14 @@ class PoolState(GroupNode):
     def room(self) -> float:
         """The number of further slots that it may hold."""
         return self.max_share - self.running if self.total is None else self.total.room(self)
+
+    def taken_by(self, phase: Taker) -> int:
+        """The slots that the next task of a phase takes, or its gang."""
+        return phase.unit
+
+    def slots_for(self, phase: Taker, taken: int = 0) -> float:
+        """The further slots that a phase may hold when `taken` more are held."""
+        return self.room - taken
 
     @property
     def max_on_responsive(self) -> float:
@@ -520,23 +534,25 @@ class PoolState(GroupNode):
 
     def _usable_of(self, missing: int) -> int:
         """Those of its missing slots that tasks below it may hold."""
-        if missing > 0 and self.holds_totals:
+        if missing > 0 and (self.holds_limits or self.resource_limits):
             missing = min(missing, self._launchable() - self.slots_being_reclaimed)
         return max(0, missing)
 
     def _launchable(self) -> int:
         """Further slots that tasks below it may hold, given the limits of the pools there."""
-        taken: Counter[PoolState] = Counter()
+        taken: Counter[PoolState | ResourceLimit] = Counter()
         for phase in self.walk():
             if phase.is_pinned:
                 continue  # No slot is taken back for it.
             path = takewhile(lambda pool: pool is not self, path_to(phase.pool))
             inside = [pool for pool in path if pool.max_share < inf]
+            limits: list[PoolState | ResourceLimit] = [*inside, *phase.resource_limits]
             more = min(phase.pending * phase.width, phase.max_share - phase.running)
-            more = int(min([more, *[pool.room - taken[pool] for pool in inside]]))
+            more = int(min([more, *[one.slots_for(phase, taken[one]) for one in limits]]))
             more -= more % phase.unit
-            if more > 0:
-                taken.update(dict.fromkeys([*inside, self], more))
+            for limit in limits if more > 0 else ():
+                taken[limit] += limit.taken_by(phase) * (more // phase.unit)
+            taken[self] += max(0, more)
         return taken[self]
 
 

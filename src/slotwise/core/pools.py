@@ -25,6 +25,14 @@ from slotwise.core.errors import (
     suggestion,
 )
 from slotwise.core.job import Job, Phase
+from slotwise.core.resources import (
+    GPU,
+    MEMORY,
+    UNLIMITED,
+    Resources,
+    amount_text,
+    resources_max_of,
+)
 from slotwise.core.retries import StopsPerHour
 from slotwise.core.units import Percent, share_of
 
@@ -106,6 +114,8 @@ class TimeOuts:
 class Pool:
     """Jobs of one user or group: weight, min and max share by kind of slot, inner policy.
 
+    resources_max  the most of other resources that its tasks hold together, including those of
+                 pools below it: `{"memory": "64 GiB", "gpu": 2}`. 0: nothing of it
     weight       its share relative to its siblings; with 0 it gets its min share only
     jobs_max     most jobs that run at once, including those of pools below it; others wait
     jobs_max_per_user  the same for the jobs of each user: one number, or numbers by user, with
@@ -140,6 +150,7 @@ class Pool:
     preemptible: bool = True
     stops_per_hour: StopsPerHour | None = None
     promises_max_per_user: Mapping[str, int] = field(default_factory=dict)
+    resources_max: Mapping[str, Any] = UNLIMITED
 
     def __post_init__(self) -> None:
         check_name("the name of a pool", self.name)
@@ -163,6 +174,8 @@ class Pool:
         what = f"pool {self.name!r}: preemptible"
         check_type(what, self.preemptible, bool, "give True or False")
         self._check_users()
+        what = f"pool {self.name!r}: resources_max"
+        object.__setattr__(self, "resources_max", resources_max_of(what, self.resources_max))
         for name in ("slots_min", "slots_max"):
             shares = getattr(self, name)
             shares = share_of(f"pool {self.name!r}: {name}", shares)
@@ -224,8 +237,8 @@ class Pool:
 
     @property
     def has_shares(self) -> bool:
-        """Whether it has a min or a max share of any kind."""
-        return bool(self.slots_min or self.slots_max or not self.weight)
+        """Whether it has a min or a max share of any kind, or limits of other resources."""
+        return bool(self.slots_min or self.slots_max or self.resources_max or not self.weight)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -354,6 +367,18 @@ def check_kinds(pools: Iterable[Pool], known: Iterable[str]) -> None:
                     )
 
 
+def check_resources(pools: Iterable[Pool], known: Iterable[str]) -> None:
+    """InputError for a limit of a resource that no host has and no phase requests."""
+    names = {MEMORY: None, GPU: None, **dict.fromkeys(known)}
+    for pool in pools:
+        for name in pool.resources_max:
+            if name not in names:
+                raise InputError(
+                    f"pool {pool.name!r}: resources_max has {name!r}, which no host has and no"
+                    f" phase requests; {suggestion(name, names)}"
+                )
+
+
 # Pools within pools: a forest whose leaves hold the jobs.
 
 
@@ -478,6 +503,24 @@ class PoolTree(Mapping[str, Pool]):
                     f"{what} {slots} slots, but pool {key.pool!r} may hold at most"
                     f" {most:g} (slots_max); give the pool more, or the task fewer"
                 )
+
+    def check_needs(
+        self, name: str, needs: Resources, what: str = "each task requests"
+    ) -> None:
+        """InputError if what a task requests beside slots exceeds a limit of its pools.
+
+        `what` says of what the request is, if not of a task.
+        """
+        for pool in self.path(name) if needs else ():
+            for resource, most in pool.resources_max.items():
+                if needs.get(resource, 0) > most:
+                    asked, may = (
+                        amount_text(resource, amount) for amount in (needs[resource], most)
+                    )
+                    raise InputError(
+                        f"{what} {resource} {asked}, but pool {pool.name!r} may hold at most"
+                        f" {may} (resources_max); give the pool more, or the task less"
+                    )
 
     def check_holds_jobs(self, name: str) -> None:
         """InputError if the pool has pools below it, and so cannot hold jobs."""
@@ -611,8 +654,11 @@ def _on_hosts_of(
 def _check_share(job: Job, phase: Phase, pools: PoolTree) -> None:
     if phase.gang:
         pools.check_slots(job.pool, phase.kind, phase.unit, "the tasks of a gang hold")
+        together = phase.needs.scaled(phase.tasks.count)
+        pools.check_needs(job.pool, together, "the tasks of a gang request")
     else:
         pools.check_slots(job.pool, phase.kind, phase.slots)
+        pools.check_needs(job.pool, phase.needs)
 
 
 def _with(cluster: Cluster, later: Iterable[Host]) -> Cluster:

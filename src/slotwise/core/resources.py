@@ -76,10 +76,10 @@ class Resources(Mapping[str, int]):
         return self._amounts.get(name, default)
 
     def __repr__(self) -> str:
-        return f"Resources({self._amounts})"
+        return f"{type(self).__name__}({self._amounts})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Resources, (self._amounts,)  # The hash of strings differs between processes.
+        return type(self), (self._amounts,)  # The hash of strings differs between processes.
 
     def holds(self, request: Resources) -> bool:
         """Whether a request fits into these amounts. O(names in the request)."""
@@ -93,6 +93,10 @@ class Resources(Mapping[str, int]):
         """How many of these requests, not empty, fit at once. O(names in the request)."""
         amounts = self._amounts
         return min(_times(name, amounts.get(name, 0), amount) for name, amount in request.pairs)
+
+    def scaled(self, count: int) -> Resources:
+        """What as many of these take together."""
+        return Resources({name: count * amount for name, amount in self.pairs})
 
     def stated(self) -> dict[str, int | float]:
         """The amounts as users state them and as logs have them: bytes, and numbers."""
@@ -108,6 +112,21 @@ class Resources(Mapping[str, int]):
 
 NOTHING = Resources({})
 """No resources."""
+
+
+class ResourcesMax(Resources):
+    """The most of each resource that is named, by name. An amount of 0 stays: nothing of it."""
+
+    __slots__ = ()
+
+    def __init__(self, amounts: Mapping[str, int]) -> None:
+        self._amounts = dict(sorted(amounts.items()))  # Decisions depend on their order.
+        self.pairs = tuple(self._amounts.items())
+        self._hash = hash(frozenset(self.pairs))
+
+
+UNLIMITED = ResourcesMax({})
+"""No resource is limited."""
 
 
 def table(several: Sequence[Resources]) -> dict[str, list[int]]:
@@ -129,14 +148,25 @@ def resources_of(what: str, stated: Any) -> Resources:
     Memory is a whole number of bytes or a size; others are numbers of at most three decimals.
     InputError, which begins with `what`, for anything else.
     """
-    if isinstance(stated, Resources):
+    return stated if isinstance(stated, Resources) else Resources(_amounts(what, stated))
+
+
+def resources_max_of(what: str, stated: Any) -> ResourcesMax:
+    """The most of each resource that a user states. InputError as for `resources_of`."""
+    if isinstance(stated, ResourcesMax):
         return stated
+    if isinstance(stated, Mapping) and "slots" in stated:
+        raise InputError(f"{what}: slots are stated beside it, with the key `slots_max`")
+    return ResourcesMax(_amounts(what, stated))
+
+
+def _amounts(what: str, stated: Any) -> dict[str, int]:
     if not isinstance(stated, Mapping):
         raise InputError(
             f"{what} is {shown(stated)}; give amounts by name, such as"
             " {'memory': '4 GiB', 'gpu': 1}"
         )
-    return Resources({name: _amount(what, name, value) for name, value in stated.items()})
+    return {name: _amount(what, name, value) for name, value in stated.items()}
 
 
 def requested(what: str, stated: Any) -> Resources:

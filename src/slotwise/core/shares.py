@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 
@@ -24,6 +24,7 @@ from slotwise.core.pool_state import (
 )
 from slotwise.core.pools import Pool, PoolTree, ShareKey
 from slotwise.core.reserved import Reserved
+from slotwise.core.resource_limits import ResourceLimit
 from slotwise.core.tolerances import SLOTS
 
 WHOLE = ShareKey("", "")
@@ -45,11 +46,9 @@ class Shares:
         self,
         slot_kind: str,
         free: FreeSlots,
-        total_of: Callable[[ShareKey, Pool], CrossKindLimit | None],
-        of_kinds: Mapping[str, Shares],
+        by_kind: SharesByKind,
     ) -> None:
-        """`of_kinds` holds the shares of all kinds; `total_of`: `SharesByKind.total_of`."""
-        self.slot_kind, self._total_of, self._of_kinds = slot_kind, total_of, of_kinds
+        self.slot_kind, self._by_kind = slot_kind, by_kind
         self.reserved = Reserved(free)
         self.whole = PoolState(WHOLE, slot_kind, 0, None, 0, inf, None)
         self.overdue: dict[PoolState, None] = {}
@@ -87,7 +86,7 @@ class Shares:
         """Join the shares of a number for all kinds, now that there are several kinds."""
         for key, share in self._by_key.items():
             if share is not self.whole and share.total is None:
-                total = self._total_of(key, pools[key.pool])
+                total = self._by_kind.total_of(key, pools[key.pool])
                 if total is not None:
                     share.join(total)
 
@@ -406,7 +405,8 @@ class Shares:
             pool.slots_min.get(key.kind, 0),
             pool.max_share(key.kind),
             pools.preemption(key.pool),
-            self._total_of(key, pool),
+            self._by_kind.total_of(key, pool),
+            self._by_kind.limits_of(pool),
         )
         share.is_in_turn = pool.policy == "fifo"
         same = self._of_pool[key.pool, above]
@@ -426,7 +426,7 @@ class Shares:
             total.serve(pool, held)
         if pool.preemption is not None:
             for other in pool.of_other_kinds:
-                shares = self._of_kinds[other.slot_kind]
+                shares = self._by_kind.of[other.slot_kind]
                 shares._watch(other)
                 shares._rerank(other)
 
@@ -577,9 +577,10 @@ class SharesByKind:
     def __init__(self, free: Mapping[str, FreeSlots]) -> None:
         self._free = free
         self._totals: dict[ShareKey, CrossKindLimit] = {}
+        self._limits: dict[str, tuple[ResourceLimit, ...]] = {}
         self.of: dict[str, Shares] = {}
         for kind in free:
-            self.of[kind] = Shares(kind, free[kind], self.total_of, self.of)
+            self.of[kind] = Shares(kind, free[kind], self)
 
     def add(self, kind: str, now: float, pools: PoolTree) -> None:
         """Add the shares of a new kind of slots; afterwards call `recount`.
@@ -588,7 +589,7 @@ class SharesByKind:
         """
         for shares in self.of.values():
             shares.join_totals(pools)
-        self.of[kind] = Shares(kind, self._free[kind], self.total_of, self.of)
+        self.of[kind] = Shares(kind, self._free[kind], self)
         self.of[kind].now = now
 
     def total_of(self, key: ShareKey, pool: Pool) -> CrossKindLimit | None:
@@ -600,6 +601,13 @@ class SharesByKind:
             least, most = pool.slots_min.get(ANY_KIND, 0), pool.max_share(ANY_KIND)
             self._totals[key] = CrossKindLimit(least, most, self._free)
         return self._totals[key]
+
+    def limits_of(self, pool: Pool) -> tuple[ResourceLimit, ...]:
+        """The limits of resources beside slots that all shares of a pool have in common."""
+        if pool.resources_max and pool.name not in self._limits:
+            most = pool.resources_max.items()
+            self._limits[pool.name] = tuple([ResourceLimit(pool.name, *one) for one in most])
+        return self._limits.get(pool.name, ())
 
     def at(self, now: float) -> None:
         """Set the clock, and mark the pools whose time-out has passed as overdue."""
@@ -653,6 +661,9 @@ class SharesByKind:
         of_kind: dict[str, list[PhaseState]] = {kind: [] for kind in self.of}
         for phase in phases:
             of_kind[phase.slot_kind].append(phase)
+        limits = [limit for of_pool in self._limits.values() for limit in of_pool]
+        for limit in limits:
+            limit.lost, limit.excess = 0, limit.held
         for shares in self.of.values():
             shares.clear()
         for kind, shares in self.of.items():
@@ -680,6 +691,17 @@ class SharesByKind:
             for task, taker in phase.stopping.items():
                 if taker is not None:
                     phase.stopping[task] = others.of[taker.slot_kind].get(taker.key)
+
+    def check_limits(self, phases: Iterable[PhaseState]) -> None:
+        """Assert that what is held of each limit is counted, and exceeds none. For tests."""
+        held: Counter[ResourceLimit] = Counter()
+        for phase in phases:
+            for launch, *_ in phase.launches.values():
+                has = phase.held(launch)
+                held.update({limit: has.get(limit.name, 0) for limit in phase.resource_limits})
+        for limit in (limit for of_pool in self._limits.values() for limit in of_pool):
+            assert limit.held == held[limit], "all that is held is counted"
+            assert limit.held <= max(limit.most, limit.excess), "no pool exceeds its limit"
 
     def check_reclaimed(self, phases: Iterable[PhaseState], lost: set[str]) -> None:
         """Assert that what is taken back for each share, or reserved, is counted. For tests."""

@@ -142,6 +142,11 @@ class GateOptions:
                 f"pool {parts[0]!r}: a share is a part of the cluster, whose workers come and"
                 " go; give a number of slots"
             )
+        if limited := [pool.name for pool in self.pools if pool.resources_max]:
+            raise InputError(
+                f"pool {limited[0]!r}: resources_max is not for the gate, whose pools divide"
+                " slots; leave it out, and let `memory: true` keep tasks where they fit"
+            )
 
     @classmethod
     def read(cls, path: str | Path) -> GateOptions:

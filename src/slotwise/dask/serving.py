@@ -10,7 +10,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from math import inf
 from typing import Any, TypeVar
 
 from tornado.ioloop import IOLoop
@@ -18,6 +17,7 @@ from tornado.web import RequestHandler
 
 from slotwise.core.errors import InputError
 from slotwise.core.pool_state import PoolState
+from slotwise.core.resource_limits import ResourceLimit
 from slotwise.core.state import State
 from slotwise.dask.computations import Computations, Key
 from slotwise.dask.status import GateStatus
@@ -168,15 +168,18 @@ class Demanded:
         of_job = Counter(self._tasks[key].phase.job for key in parked if key in self._tasks)
         self._allowed: dict[str, int] = {}
         self._hidden = 0
-        outside, left = frozenset(state.awaiting_admission), dict[PoolState, float]()
+        outside = frozenset(state.awaiting_admission)
+        taken = Counter[PoolState | ResourceLimit]()
         for job, computation in computations.alive.items():
             frontier = computation.frontier
             runnable = frontier.offered + frontier.deferred + of_job[job]
-            limits = [share for phase in state.phases_of(job)[:1] for share in phase.limits]
-            room = min((left.setdefault(share, share.room) for share in limits), default=inf)
-            may_begin = 0 if job in outside else int(min(runnable, max(0, room)))
-            for share in limits:
-                left[share] -= may_begin
+            may_begin = 0 if job in outside else runnable
+            for phase in state.phases_of(job)[:1]:
+                for limit in phase.limits:
+                    room = limit.slots_for(phase, taken[limit])
+                    may_begin = int(min(may_begin, max(0, room)))
+                for limit in phase.limits:
+                    taken[limit] += may_begin * limit.taken_by(phase)
             if may_begin < runnable:
                 self._allowed[job] = may_begin
                 self._hidden += runnable - may_begin

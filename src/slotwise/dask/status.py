@@ -30,6 +30,7 @@ from slotwise.core.units import size_text
 from slotwise.dask.memory import WorkerMemory
 from slotwise.dask.options import GateOptions
 from slotwise.forecast.eta import Eta
+from slotwise.insight.pool_limits import limit_reached, room_left
 from slotwise.insight.report.ranges import span
 
 MAX_ROWS = 30
@@ -301,6 +302,8 @@ def _reason(
             return f"pool {pool.name} is closed (its max share is 0)"
         if pool.is_full:
             return f"pool {pool.name} holds its max share of {pool.max_share:g}"
+    if limit := limit_reached(able[0]):
+        return f"pool {limit.pool} holds {room_left(limit)}"
     lacks = whole(entitled) - running
     if lacks > 0:
         return f"others still hold {lacks} of its slots; running tasks are not stopped"

@@ -10,7 +10,6 @@ from math import ceil, inf, sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slotwise.core.estimation import RUNNING_FLOOR, WITHIN
 from slotwise.core.resources import Resources
@@ -146,6 +145,13 @@ class _Table:
         self._arrivals = arrivals
         self._mode = MODES.get(situation.scheduler, ORDER)
         self._totals = situation.totals
+        # A limit of a pool is one more resource, of which tasks in this pool take as much.
+        pools, names = situation.pools.values(), list(self._totals)
+        limits = {key: most for pool in pools for key, most in pool.limits.items()}
+        self._limits = {key: most for key, most in limits.items() if key[1] in names}
+        self._limited = [names.index(name) for _, name in self._limits]
+        inside = [[key in pool.limits for key in self._limits] for pool in pools]
+        self._inside = np.array(inside, bool).reshape(len(inside), len(self._limits))
         self._rows = [(k, p) for k, job in enumerate(situation.jobs) for p in job.phases]
         self._began = np.array([job.began for job in situation.jobs], float)
         self._phases_left = np.array([len(job.phases) for job in situation.jobs], np.int64)
@@ -166,8 +172,10 @@ class _Table:
         names = list(self._totals)
         batches = _batches(situation, count)
         rows_of = {takes: _needed(takes, names) for takes in {p.takes for p in phases}}
-        self._need = np.array([rows_of[p.takes] for p in phases]).reshape(count, len(names))
-        totals = np.array([float(self._totals[name]) for name in names])
+        pools = {name: place for place, name in enumerate(situation.pools)}
+        need = np.array([rows_of[p.takes] for p in phases]).reshape(count, len(names))
+        self._need = self._within(need, np.array([pools[job.pool] for job in jobs], np.int64))
+        totals = self._all_totals
         fits = np.all(self._need <= totals, axis=1)  # Else it never ends.
         held = np.array([len(p.begun) for p in phases], float)
         unknown = np.isinf(self._need)  # With these, what is free would not be a number.
@@ -176,7 +184,6 @@ class _Table:
         pending = np.array([p.pending for p in phases], np.int64)
         batch = [ceil(p.pending / batches) for p in phases]
         room = np.array([p.room for p in phases], np.int64)
-        pools = {name: place for place, name in enumerate(situation.pools)}
         self._ints = np.zeros((count, columns.OF_PHASE), np.int64)
         self._ints[:, columns.JOB] = [number for number, _ in rows]
         self._ints[:, columns.POOL] = [pools[job.pool] for job in jobs]
@@ -190,6 +197,17 @@ class _Table:
         self._floats[:, columns.EXPECTED] = [p.expected for p in phases]
         key = np.array(_keys(situation, situation.jobs), float)
         self._floats[:, columns.KEY] = key[self._ints[:, columns.JOB]] if count else key
+
+    @property
+    def _all_totals(self) -> Floats:
+        """The totals of the hosts, then the limits of pools."""
+        return np.array([*self._totals.values(), *self._limits.values()], float)
+
+    def _within(self, need: Floats, pool: Ints) -> Floats:
+        """What tasks in these pools take of the resources, with columns for limits of pools."""
+        if not self._limits:
+            return need
+        return np.hstack((need, np.where(self._inside[pool], need[:, self._limited], 0.0)))
 
     def _weight(self, pool: str, weight: float) -> float:
         """The weight of a job in its pool; where jobs run in turn, each counts as idle."""
@@ -212,8 +230,6 @@ class _Table:
         self._in_turn = np.array(in_turn, bool)
         needs = [_needed(takes, list(self._totals)) for takes in arrivals.requests]
         self._takes = np.array(needs).reshape(len(needs), len(self._totals))
-        totals = np.array(list(self._totals.values()), float)
-        self._takes_fit: NDArray[np.bool_] = np.all(self._takes <= totals, axis=1)
 
     def _link(self) -> None:
         """Which phases of the situation wait for which."""
@@ -365,7 +381,8 @@ class _Table:
         old_ints = {name: column[rows] for name, column in self._arrivals.ints.items()}
         old = {name: column[rows] for name, column in self._arrivals.floats.items()}
         pool, takes = self._pool_of[old_ints["pool"]], old_ints["takes"]
-        lives = (pool >= 0) & self._takes_fit[takes]
+        need = self._within(self._takes[takes], pool)
+        lives = (pool >= 0) & np.all(need <= self._all_totals, axis=1)
         ints = np.zeros((len(pool), columns.OF_PHASE), np.int64)
         ints[:, columns.JOB] = old_ints["job"] - old_ints["job"][0] + jobs
         ints[:, columns.POOL] = np.maximum(pool, 0)
@@ -381,7 +398,7 @@ class _Table:
         floats[:, columns.WORK] = floats[:, columns.EXPECTED] = old["seconds"]
         floats[:, columns.KEY] = _later_keys(self._situation, old, at, jobs)
         floats[:, columns.WEIGHT] = np.where(turns, inf, old["weight"])
-        return ints, floats, self._takes[takes]
+        return ints, floats, need
 
 
 _NONE: list[int] = []

@@ -88,6 +88,8 @@ class PoolNow(NamedTuple):
     """A pool that holds jobs: what it gets of all slots, with the pools around it.
 
     weight  the part of the slots that its weight gives it if all pools are busy
+    limits  the most of other resources, with the pool that states it: its own, and of those
+            around it
     """
 
     name: str
@@ -95,6 +97,7 @@ class PoolNow(NamedTuple):
     slots_min: float
     slots_max: float
     in_turn: bool
+    limits: Mapping[tuple[str, str], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +217,7 @@ def _phase_now(phase: PhaseState, now: float, count: int) -> PhaseNow:
 
 
 def _taken(request: Resources, gang: int) -> Resources:
-    if gang == 1:
-        return request
-    return Resources({name: amount * gang for name, amount in request.pairs})
+    return request if gang == 1 else request.scaled(gang)
 
 
 def base_of(job: Job, phase: Phase) -> tuple[float, bool]:
@@ -266,14 +267,16 @@ def pools_now(
     for pool in tree.values():
         among[pool.parent] += pool.weight
     for name in sorted(names):
-        weight, most = 1.0, inf
+        weight, most, limits = 1.0, inf, dict[tuple[str, str], int]()
         for pool in tree.path(name):
+            limits |= {(pool.name, one): amount for one, amount in pool.resources_max.items()}
             weight *= pool.weight / (among[pool.parent] or 1.0)
             most = min(most, _slots(pool.slots_max, slots, inf))
             most = 0.0 if not pool.weight and not pool.slots_min else most
         own = tree[name]
         least = min(_slots(own.slots_min, slots, 0.0), most)
-        found[name] = PoolNow(name, max(weight, 1e-9), least, most, own.policy == "fifo")
+        is_fifo = own.policy == "fifo"
+        found[name] = PoolNow(name, max(weight, 1e-9), least, most, is_fifo, limits)
     return found
 
 

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     GANG_SLOTS = "gang_slots"
     PHASE_SLOTS_MAX = "phase_slots_max"
     POOL_SLOTS_MAX = "pool_slots_max"
+    POOL_RESOURCES_MAX = "pool_resources_max"
     POOL_CLOSED = "pool_closed"
     RESOURCE = "resource"
     HOST_KEPT = "host_kept"

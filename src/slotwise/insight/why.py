@@ -19,10 +19,12 @@ from slotwise.core.errors import suggestion
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState, path_to, whole
+from slotwise.core.resource_limits import ResourceLimit
 from slotwise.core.resources import GPU, MEMORY, UNIT, Resources, amount_text
 from slotwise.core.spare import Spare
 from slotwise.core.state import State
 from slotwise.core.tolerances import SLOTS
+from slotwise.insight.pool_limits import holders_of, larger, limit_reached, room_left
 from slotwise.insight.reasons import PhaseReason, Reason
 from slotwise.policy.scheduler import BACKFILLINGS, QUEUEINGS
 
@@ -83,7 +85,11 @@ def why_now(state: State, phase: PhaseState, scheduler: str) -> PhaseReason:
             remedy = f"more slots on host {_any_of(phase.phase.hosts)}"
         return PhaseReason(Reason.PHASE_SLOTS_MAX, sentence, remedy)
     full = next((pool for pool in path_to(phase.pool) if pool.is_full), None)
-    return _why_less(state, phase, scheduler) if full is None else _why_full(state, phase, full)
+    if full is not None:
+        return _why_full(state, phase, full)
+    if limit := limit_reached(phase):
+        return _why_limited(state, phase, limit)
+    return _why_less(state, phase, scheduler)
 
 
 def _end_of(jobs: Collection[str]) -> str:
@@ -126,6 +132,19 @@ def _why_full(state: State, phase: PhaseState, pool: PoolState) -> PhaseReason:
     sentence = f"pool {pool.name!r} holds its max share of {pool.max_share:g}"
     remedy = f"slots_max {most} of pool {pool.name!r}"
     return PhaseReason(Reason.POOL_SLOTS_MAX, sentence, remedy)
+
+
+def _why_limited(state: State, phase: PhaseState, limit: ResourceLimit) -> PhaseReason:
+    """Why it gets no more if one of its pools may hold no more of another resource."""
+    amount, holders = amount_text(limit.name, limit.taken_by(phase)), holders_of(state, limit)
+    asks = "its gang requests" if phase.is_gang else "each of its tasks requests"
+    by = f" (jobs {_listed(holders)})" if holders else ""
+    return PhaseReason(
+        Reason.POOL_RESOURCES_MAX,
+        f"{asks} {limit.name} {amount}, and pool {limit.pool!r} holds {room_left(limit)}{by}",
+        larger(limit, phase),
+        limit.name,
+    )
 
 
 def _closed(state: State, pool: PoolState) -> str:
@@ -439,7 +458,7 @@ def _why_gang_waits(state: State, phase: PhaseState) -> PhaseReason | None:
                 f"slots_max {pool.running + phase.unit} of pool {pool.name!r}",
             )
     free = _free_places(state, phase)
-    if free >= count:
+    if free >= count or limit_reached(phase):
         return None
     since = phase.deferred_since
     verb = "it waits" if since is None else f"it has waited since {since:.6g} s"
@@ -558,6 +577,10 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
         return Cause("no host for a task", "", reason)
     runs = any(one.running for one in state.phases_of(phase.job.id))
     waiter = "its other tasks" if runs else "it"
+    if limit := limit_reached(phase):
+        reason = f"pool {limit.pool} held {room_left(limit)}"
+        larger_one = f"a larger resources_max for pool {limit.pool} would let it run more"
+        return Cause("limited", f"{limit.pool} {limit.name}", reason, larger_one)
     if lack := _lack(state, phase):
         reason = f"{waiter} waited for {lack.what} while slots were free"
         if lack.but.endswith("keeps it"):

@@ -8,8 +8,8 @@ create it (`claims.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeGuard
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from slotwise.core.cluster import Cluster
 from slotwise.core.job import Job, Phase, Tasks
@@ -24,7 +24,8 @@ class Group:
     A group contains claims or, for an inner pool, the groups of other pools. `parent` is the
     index of the group that contains it, -1 at the top. If claims on several kinds of slots have
     groups with the same `key`, the guarantee and the limit hold for the sum over these kinds.
-    `limits` are the most that its claims may use of resources beside slots, by name.
+    `limits` are the most that its claims may use of resources beside slots, by name; they, too,
+    hold for the sum over the groups of a pool.
     """
 
     weight: float
@@ -107,6 +108,15 @@ class Claims:
     def __len__(self) -> int:
         return len(self.weight)
 
+    def some(self, numbers: Sequence[int], **changes: Any) -> Claims:
+        """These of the claims, with these fields changed."""
+        columns: dict[str, Any] = {
+            name: [column[number] for number in numbers]
+            for name in COLUMNS
+            if len(column := getattr(self, name))
+        }
+        return replace(self, **columns, **changes)
+
     @classmethod
     def of(
         cls,
@@ -142,6 +152,13 @@ class Claims:
             ],
             cluster=Cluster.of_slots(capacity),
         )
+
+
+COLUMNS = (
+    *("weight", "arrival", "work", "min_share", "max_share", "group", "owner", "priority"),
+    *("place", "unmeasured", "attained", "finish", "request", "job_weight", "deadline"),
+)
+"""The fields of claims that have an item for each claim, or none."""
 
 
 class Allocator(Protocol):

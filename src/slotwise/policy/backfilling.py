@@ -18,6 +18,7 @@ from slotwise.core.decisions import Decision, Enqueue, Launch, Locality
 from slotwise.core.job import PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState
+from slotwise.core.resource_limits import ResourceLimit
 from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.assigner import (
@@ -185,7 +186,7 @@ class _Turn:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot, self._now = snapshot, snapshot.now
         self._ahead = HostsAhead(snapshot)
-        self._kept: Counter[PoolState] = Counter()
+        self._kept: Counter[PoolState | ResourceLimit] = Counter()
         self._reserved: dict[PhaseId, tuple[float, Places]] = {}
         self._begun: Counter[PhaseId] = Counter()
         self.launches: list[Launch] = []
@@ -194,12 +195,12 @@ class _Turn:
     def has_room(self, phase: PhaseState) -> bool:
         """Whether its pools have room for a task beside those that room is kept for."""
         kept = self._kept
-        return all(limit.room >= phase.unit + kept[limit] for limit in phase.limits)
+        return all(one.slots_for(phase, kept[one]) >= phase.unit for one in phase.limits)
 
     def keep_room(self, phase: PhaseState) -> None:
         """Phases after it leave it room in its pools."""
         for limit in phase.limits:
-            self._kept[limit] += phase.unit
+            self._kept[limit] += limit.taken_by(phase)
 
     def seconds(self, phase: PhaseState) -> float:
         """How long a task of the phase takes at most, on a host of speed 1 if estimated."""
@@ -229,7 +230,7 @@ class _Turn:
             return phase.pending
         room: float = phase.max_share - phase.running
         for limit in phase.limits:
-            room = min(room, limit.room - self._kept[limit])
+            room = min(room, limit.slots_for(phase, self._kept[limit]))
         begun = self._begun[phase.id]
         return max(0, min(int(room // phase.width), phase.pending) - begun)
 

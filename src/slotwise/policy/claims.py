@@ -27,7 +27,7 @@ from slotwise.policy.allocator import (
     is_joint,
     reads_service,
 )
-from slotwise.policy.cross_kind_limits import share_all
+from slotwise.policy.resource_shares import share_all
 
 SURE = 0.5
 """The spread of an estimate up to which a phase is ranked by it. Phases of larger spreads are
@@ -299,6 +299,7 @@ def group_by_shares(
                 policy=pool.policy,
                 parent=parent,
                 key=key,
+                limits=pool.resources_max,
             )
         )
     return members, groups
@@ -333,16 +334,18 @@ def urgencies(jobs: Sequence[Job]) -> list[float]:
 def _without_lost_slots(
     phases: Sequence[PhaseState], group: Sequence[int], groups: Sequence[Group]
 ) -> list[Group]:
-    """The groups with max shares reduced by the slots held on unresponsive hosts.
+    """The groups with max shares and limits reduced by what is held on unresponsive hosts.
 
-    Max shares are hard, and tasks there may still run when these hosts respond again.
+    They are hard, and tasks there may still run when these hosts respond again.
     """
     found = list(groups)
     for phase, number in zip(phases, group, strict=True):
         pool: PoolState | None = phase.pool
         while pool is not None and number >= 0:
             # More may be held there than a max share that was lowered meanwhile.
-            found[number] = replace(groups[number], slots_max=max(0, pool.max_on_responsive))
+            limits = {one.name: max(0, one.most - one.lost) for one in pool.own_limits}
+            most = max(0, pool.max_on_responsive)
+            found[number] = replace(groups[number], slots_max=most, limits=limits)
             pool, number = pool.parent, groups[number].parent
     return found
 

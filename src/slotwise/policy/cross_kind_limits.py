@@ -15,11 +15,8 @@ from typing import Any
 
 from slotwise.core.job import PRIORITIES
 from slotwise.core.pools import ShareKey
-from slotwise.core.resources import NOTHING, Resources, with_slots
 from slotwise.core.tolerances import SLOTS
-from slotwise.policy.allocator import Allocator, Claims, Group, is_joint, reads_requests
-from slotwise.policy.drf import by_dominant
-from slotwise.policy.fair import Fair
+from slotwise.policy.allocator import Allocator, Claims, Group, is_joint
 
 ByKind = Mapping[str, Claims]
 Slots = Mapping[str, Sequence[float]]
@@ -36,108 +33,13 @@ NORMAL = PRIORITIES["normal"]
 """The priority of claims where the field is empty because all are normal."""
 
 
-def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -> Slots:
+def share_slots(allocator: Allocator, claims: ByKind, is_whole: bool) -> Slots:
     """Slots for each claim on each kind of slot: all at once, or kind by kind.
 
     Min and max shares that pools state for several kinds together hold for the sum over these
     kinds. With `is_whole`, max shares also hold after shares are rounded up.
     """
-    if any(len(of_kind.request) for of_kind in claims.values()):
-        return _share_resources(allocator, claims, is_whole)
-    return _share_slots(allocator, claims, is_whole)
 
-
-def _share_resources(allocator: Allocator, claims: ByKind, is_whole: bool) -> Slots:
-    """Slots for claims of which some need other resources, which all kinds of slots share.
-
-    By dominant resource, all claims are one problem, in which each kind of slot is a resource.
-    Other allocators divide the slots of each kind by what a task occupies, in the part of the
-    resources that the claims on this kind would get by dominant resource.
-    """
-    if len(claims) > 1:
-        joined, members = _together(claims)
-        fair: dict[str, list[float]] = {kind: [0.0] * len(c) for kind, c in claims.items()}
-        shares = (allocator if reads_requests(allocator) else Fair()).share(joined)
-        for (kind, number), share in zip(members, shares, strict=True):
-            fair[kind][number] = share
-        if reads_requests(allocator):
-            return fair
-        claims = _with_parts(claims, joined, members, shares)
-    elif reads_requests(allocator):
-        return _share_slots(allocator, claims, is_whole)
-    scaled = {kind: by_dominant(of_kind) for kind, of_kind in claims.items()}
-    slots = _share_slots(allocator, {kind: one for kind, (one, _) in scaled.items()}, is_whole)
-    return {
-        kind: [share / factor for share, factor in zip(shares, scaled[kind][1], strict=True)]
-        for kind, shares in slots.items()
-    }
-
-
-def _together(claims: ByKind) -> tuple[Claims, list[Member]]:
-    """The claims on all kinds of slots as one problem, and the kind and number of each."""
-    index: dict[ShareKey | None, int] = {}
-    groups: list[Group] = []
-    place: dict[str, list[int]] = {}
-    request: dict[str, Sequence[Resources]] = {}
-    for kind, of_kind in claims.items():
-        place[kind] = []
-        for group in of_kind.groups:
-            number = index.setdefault(group.key, len(groups))
-            place[kind].append(number)
-            if number == len(groups):
-                parent = place[kind][group.parent] if group.parent >= 0 else -1
-                groups.append(replace(group, parent=parent))
-        request[kind] = of_kind.request or [
-            with_slots(kind, phase.slots, NOTHING) for _, phase in of_kind.owner
-        ]
-    members = [(kind, n) for kind, of_kind in claims.items() for n in range(len(of_kind))]
-    members.sort(key=lambda member: claims[member[0]].place[member[1]])
-    columns: dict[str, Any] = {
-        name: _column(claims, name, members) for name in (*COLUMNS, "min_share", "max_share")
-    }
-    return replace(
-        next(iter(claims.values())),
-        capacity=sum(of_kind.capacity for of_kind in claims.values()),
-        group=[place[kind][claims[kind].group[n]] for kind, n in members],
-        groups=groups,
-        request=[request[kind][n] for kind, n in members],
-        totals=next(of_kind.totals for of_kind in claims.values() if len(of_kind.request)),
-        job_weight=(),
-        deadline=(),
-        **columns,
-    ), members
-
-
-def _with_parts(
-    claims: ByKind, joined: Claims, members: Sequence[Member], shares: Sequence[float]
-) -> ByKind:
-    """The claims of each kind, with the part of the totals that these shares give the kind."""
-    used: dict[str, dict[str, float]] = {kind: {} for kind in claims}
-    for (kind, number), share, request in zip(members, shares, joined.request, strict=True):
-        tasks = share / claims[kind].owner[number][1].slots
-        for name, amount in request.items():
-            used[kind][name] = used[kind].get(name, 0.0) + tasks * amount
-    whole = {
-        name: sum(of_kind.get(name, 0.0) for of_kind in used.values()) for name in joined.totals
-    }
-
-    def part(kind: str, name: str, total: int) -> int:
-        if name in claims or not whole[name]:
-            return total
-        return int(total * used[kind].get(name, 0.0) / whole[name])
-
-    needs = dict(zip(members, joined.request, strict=True))
-    return {
-        kind: replace(
-            of_kind,
-            request=[needs[kind, number] for number in range(len(of_kind))],
-            totals=Resources({n: part(kind, n, t) for n, t in joined.totals.items()}),
-        )
-        for kind, of_kind in claims.items()
-    }
-
-
-def _share_slots(allocator: Allocator, claims: ByKind, is_whole: bool) -> Slots:
     def give(claims: ByKind) -> Slots:
         if is_joint(allocator):
             return allocator.share_all(claims) if claims else {}
@@ -424,7 +326,7 @@ def _joined(
                 groups.append(replace(forest.groups[pool], slots_min=min_share, parent=parent))
             parent = index[pool]
 
-    columns: dict[str, Any] = {name: _column(claims, name, members) for name in COLUMNS}
+    columns: dict[str, Any] = {name: column(claims, name, members) for name in COLUMNS}
     return replace(
         next(iter(claims.values())),
         capacity=int(forest.groups[key].slots_max),
@@ -437,7 +339,7 @@ def _joined(
     )
 
 
-def _column(claims: ByKind, name: str, members: Sequence[Member]) -> list[Any]:
+def column(claims: ByKind, name: str, members: Sequence[Member]) -> list[Any]:
     """A field of these claims; empty if it is empty on each kind."""
     fields = {kind: getattr(of_kind, name) for kind, of_kind in claims.items()}
     if not any(map(len, fields.values())):

@@ -162,7 +162,7 @@ class _Tree:
             for name, amount in (("", group.slots_max), *group.limits.items()):
                 if name in totals:
                     column, total = totals[name]
-                    limits[column] = amount / total
+                    limits[column] = amount / total if total else inf
             nodes.append(
                 _Node(
                     group.weight,

@@ -19,8 +19,8 @@ from slotwise.core.schedule import Piece, Schedule
 from slotwise.core.tolerances import CLOCK, ROUNDING
 from slotwise.policy.allocator import Allocator, Claims, reads_finish, reads_service
 from slotwise.policy.claims import build_claims, with_standing
-from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.malleable import merged, wrap_around
+from slotwise.policy.resource_shares import share_all
 from slotwise.policy.uwfq import Sized, advanced
 
 

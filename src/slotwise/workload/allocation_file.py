@@ -1,7 +1,7 @@
 """Pools from the allocation file of Hadoop's Fair Scheduler, or from Spark's fairscheduler.xml.
 
-A virtual core, a processor of Spark, and a slot of MapReduce are slots. What is not about slots
-or running jobs, such as access and memory, has no counterpart and is named.
+A virtual core, a processor of Spark, and a slot of MapReduce are slots. The most memory and
+GPUs are limits of these resources. What has no counterpart, such as access, is named.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from slotwise.core.cluster import MAX_SLOTS
 from slotwise.core.errors import InputError, shown
 from slotwise.core.pools import EVERY_USER
+from slotwise.core.resources import GPU, MAX_AMOUNT, MEMORY
 from slotwise.workload.file import parse_workload
 from slotwise.workload.text import read_text
 from slotwise.workload.writer import flow_text
@@ -170,28 +171,52 @@ def _policy(element: _Element) -> str | None:
     return "fair" if is_fair else None
 
 
+MEMORY_NAMES = ("mb", "memory-mb", "memory")
+"""The names of memory in mebibytes."""
+
+GPU_NAMES = ("yarn.io/gpu",)
+"""The names of GPUs."""
+
 _AMOUNT = re.compile(
     r"\s*(?:(?P<key>[\w./-]+)\s*=\s*)?"
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<part>%?)\s*(?P<unit>[a-z]*)\s*"
 )
 
 
-def _resources(element: _Element) -> tuple[int | str | None, list[str]]:
-    """The slots of `4 vcores, 8192 mb`, `50% cpu, 40% memory` or `vcores=4`; and the rest."""
+class _Amounts(NamedTuple):
+    """Amounts of resources: slots, others that have a counterpart, and the rest as text."""
+
+    slots: int | str | None
+    others: dict[str, int | str]
+    rest: list[str]
+
+
+def _resources(element: _Element, are_limits: bool) -> _Amounts:
+    """The amounts of `4 vcores, 8192 mb`, `50% cpu, 40% memory` or `vcores=4`.
+
+    Only limits may be of others than slots.
+    """
     slots: int | str | None = None
+    others: dict[str, int | str] = {}
     rest = []
     for text in element.text.split(","):
         found = _AMOUNT.fullmatch(text.lower())
         if found is None:
             raise _refused(element, "resources such as 8192 mb, 4 vcores")
         of = found["key"] or found["unit"]
-        if of not in ("vcores", "vcore", "cpu", ""):
+        is_whole = are_limits and not found["part"] and "." not in found["number"]
+        if of in MEMORY_NAMES and is_whole and found["unit"] in ("", "mb"):
+            if int(found["number"]) << 20 <= MAX_AMOUNT:  # Else it limits nothing.
+                others[MEMORY] = f"{int(found['number'])} MiB"
+        elif of in GPU_NAMES and is_whole and not (found["key"] and found["unit"]):
+            others[GPU] = int(found["number"])
+        elif of not in ("vcores", "vcore", "cpu", ""):
             rest.append(text.strip())
         elif found["part"]:
             slots = f"{found['number']}%" if float(found["number"]) <= 100 else None
         else:
             slots = min(int(float(found["number"])), MAX_SLOTS)
-    return (None if slots == MAX_SLOTS else slots), rest
+    return _Amounts(None if slots == MAX_SLOTS else slots, others, rest)
 
 
 Key = tuple[str, ...]
@@ -287,7 +312,7 @@ class _AllocationReader:
         if root:
             if all(pool["name"] != "default" for pool in pools):
                 pools = [*pools, {"name": "default"}]
-            for key, none in ("jobs_max", None), ("slots_max", {}):
+            for key, none in ("jobs_max", None), ("slots_max", {}), ("resources_max", {}):
                 if key in self._top.get("pool_defaults", {}):
                     root.setdefault(key, none)  # The defaults are for the queues in it.
             inside = (pool if "parent" in pool else pool | {"parent": "root"} for pool in pools)
@@ -299,11 +324,18 @@ class _AllocationReader:
 
         In Hadoop, `maxChildResources` is only for queues that are created while it runs.
         """
-        default = self._top.get("pool_defaults", {}).get("slots_max", {})
+        default = self._top.get("pool_defaults", {})
         by_name = {pool["name"]: pool for pool in self.pools}
         for pool in self.pools:
-            if "child_defaults" in by_name.get(pool.get("parent", ""), self._root):
-                pool.setdefault("slots_max", default)
+            above = by_name.get(pool.get("parent", ""), self._root)
+            for key in above.get("child_defaults", {}):
+                pool.setdefault(key, default.get(key, {}))
+        if "resources_max" not in default and not any(
+            "resources_max" in pool.get("child_defaults", {}) for pool in self.pools
+        ):
+            for keys in (self._root, *self.pools):
+                if keys.get("resources_max") == {}:
+                    del keys["resources_max"]  # There is no default that it would replace.
 
     def _add(self, element: _Element, parent: str) -> None:
         name = f"{parent}.{element.name}" if parent else element.name
@@ -352,10 +384,12 @@ class _AllocationReader:
             self._miss(element, of, element.text.strip())
 
     def _resources(self, element: _Element, path: Key, keys: dict[str, Any], of: str) -> None:
-        slots, rest = _resources(element)
-        if slots is not None:
-            _put(keys, path, slots)
-        for text in rest:
+        found = _resources(element, are_limits=path[-1] == "slots_max")
+        if found.slots is not None:
+            _put(keys, path, found.slots)
+        if path[-1] == "slots_max" and (found.others or path[0] == "slots_max"):
+            _put(keys, (*path[:-1], "resources_max"), found.others)
+        for text in found.rest:
             self._miss(element, of, text)
 
     def _miss(self, element: _Element, of: str, value: str = "") -> None:

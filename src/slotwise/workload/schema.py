@@ -42,7 +42,7 @@ from slotwise.core.job import (
 from slotwise.core.objective import PENALTIES
 from slotwise.core.placement import Policy
 from slotwise.core.pools import JobWeights, PoolPolicy, Weight, pools_by_name
-from slotwise.core.resources import Resources, requested, resources_of
+from slotwise.core.resources import Resources, requested, resources_max_of, resources_of
 from slotwise.core.retries import Attempts, RetryDelay, StopsPerHour, TimeLimit
 from slotwise.core.units import Percent, duration, size
 from slotwise.workload.dates import Clock, instant
@@ -128,6 +128,7 @@ Amount = Annotated[int | float, Field(ge=0)] | str
 Amounts = Annotated[dict[Name, Amount], _amounts(resources_of)]
 """Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
 Requested = Annotated[dict[Name, Amount], _amounts(requested)]
+MostAmounts = Annotated[dict[Name, Amount], _amounts(resources_max_of)]
 """Those that each task requests."""
 
 
@@ -358,6 +359,7 @@ class PoolDefaults(Entry):
     promises_max_per_user: Count | dict[Name, Count] = Field(default_factory=dict)
     preemptible: bool = True
     stops_per_hour: StopsPerHour | None = None
+    resources_max: MostAmounts = Field(default_factory=dict)
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from slotwise.core.events import HostAdded, HostChange, PoolsChanged
 from slotwise.core.job import AfterFailed, Bytes, Job, Phase, Shuffle, Tasks, names_of
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
-from slotwise.core.pools import Pool, Preemption, check_kinds, pools_of
+from slotwise.core.pools import Pool, Preemption, check_kinds, check_resources, pools_of
 from slotwise.core.units import seconds_of
 
 SETTINGS = (
@@ -316,6 +316,18 @@ class Workload:
         if self.jobs and all(isinstance(job, Job | Described) for job in self.jobs):
             for pools in (self.pools, *(one.pools for one in self.pool_changes)):
                 check_kinds(pools, self._kinds())
+                if self.cluster is not None:
+                    check_resources(pools, self._resources(self.cluster))
+
+    def _resources(self, cluster: Cluster) -> Iterator[str]:
+        """The resources beside slots that hosts have, or jobs request."""
+        hosts = [one.host for one in self.changes if isinstance(one, HostAdded)]
+        for host in (*cluster.hosts, *hosts):
+            yield from host.resources
+        for job in self.jobs:
+            if isinstance(job, Job):
+                for phase in job.phases:
+                    yield from phase.needs
 
     def _kinds(self) -> Iterator[str]:
         """The kinds of slots and of phases; programs have the usual ones."""

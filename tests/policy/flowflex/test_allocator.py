@@ -18,11 +18,11 @@ from slotwise.core.job import Job, Phase, Tasks
 from slotwise.core.objective import PENALTIES, Objective
 from slotwise.core.pools import Pool, PoolTree
 from slotwise.policy.allocator import Claims, is_joint
-from slotwise.policy.cross_kind_limits import share_all
 from slotwise.policy.flowflex.allocator import FlowFlex
 from slotwise.policy.flowflex.solve import Method
 from slotwise.policy.fluid import claims_of_progress, fluid_schedule, progress_of
 from slotwise.policy.planning import plan_schedules
+from slotwise.policy.resource_shares import share_all
 from slotwise.policy.scheduler import ALLOCATORS, make_allocator
 from tiers import examples
 

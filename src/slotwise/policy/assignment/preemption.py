@@ -247,8 +247,12 @@ class _Taker:
 
     @staticmethod
     def _room(phase: PhaseState) -> int:
-        """The slots taken back that a phase may still hold; none are for pinned ones."""
-        return 0 if phase.is_pinned else phase.max_share - phase.running
+        """The slots taken back that a phase may still hold; none are for pinned ones.
+
+        None are taken to make room within a limit of another resource.
+        """
+        most = 0 if phase.is_pinned else phase.max_share - phase.running
+        return int(min([most, *[limit.slots_for(phase) for limit in phase.resource_limits]]))
 
     def _victims(self, spared: Collection[str] = ()) -> Victims:
         return Victims(self.stoppable, self.pool, self.is_least, spared, self.of_jobs)
@@ -381,6 +385,8 @@ def _will_use(
     """
     room = min(pool.room_later for pool in path_to(phase.pool))
     if phase.max_share - phase.running < phase.unit or room < phase.unit:
+        return False
+    if any(limit.slots_for(phase) < phase.unit for limit in phase.resource_limits):
         return False
     if not phase.is_wide:
         is_anywhere = not phase.is_pinned and host not in phase.avoided(snapshot.lost)

@@ -101,9 +101,17 @@ class WideTaskReservations:
         backlogged = self._snapshot.backlogged(slot_kind)
         if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
             first = [p for p in self.due if p.pool.slot_kind == slot_kind]
-            return (p for p in chain(first, self._not_due(slot_kind)) if p.may_launch)
-        phases = [p for p in backlogged if p.may_launch]
+            return filter(self._may_launch, chain(first, self._not_due(slot_kind)))
+        phases = list(filter(self._may_launch, backlogged))
         return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
+
+    def _may_launch(self, phase: PhaseState) -> bool:
+        """Whether its pools have room for a task; a phase may wait for room of a resource."""
+        if not phase.may_launch:
+            if phase.resource_limits:
+                self.note(phase)
+            return False
+        return True
 
     def _not_due(self, slot_kind: str) -> Iterator[PhaseState]:
         """The others in their order: first all while waits may begin, then those that fit."""
@@ -440,9 +448,16 @@ class WideTaskReservations:
         if not keeper.is_limited or not self._precedes(keeper, phase):
             return False
         keys = {pool.key for pool in path_to(keeper.pool)}
-        return self._has_host(keeper) and any(
-            pool.key in keys and pool.room - phase.unit < keeper.unit
-            for pool in path_to(phase.pool)
+        return self._has_host(keeper) and (
+            any(
+                pool.key in keys and pool.room - phase.unit < keeper.unit
+                for pool in path_to(phase.pool)
+            )
+            or any(
+                limit.slots_for(keeper, taken) < keeper.unit
+                for limit in keeper.resource_limits
+                if (taken := limit.taken_by(phase)) and limit in phase.resource_limits
+            )
         )
 
     def _precedes(self, keeper: PhaseState, phase: PhaseState) -> bool:

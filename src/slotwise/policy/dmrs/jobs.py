@@ -42,7 +42,8 @@ def check_queues(jobs: Sequence[Job], cluster: Cluster, pools: Mapping[str, Pool
         if pool.has_shares:
             raise InputError(
                 f"pool {pool.name!r}: dmrs keeps no shares of pools;"
-                " leave out slots_min, slots_max and weight 0, or take another scheduler"
+                " leave out slots_min, slots_max, resources_max and weight 0, or take another"
+                " scheduler"
             )
     for job in jobs:
         for phase in job.phases:

@@ -6,8 +6,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -109,6 +109,8 @@ class Engine:
         self._is_draining = self.is_leaving = False
         self.hurries = False  # `leave` waits for no call any more.
         self._changing = threading.Lock()  # Store and session change together.
+        self.bring: Callable[[str], bool] = _none_left  # Of jobs that are still restored.
+        self._entering: set[str] = set()
         self._epoch = time.time() - core.now
         core.forecasts_kept = self.folder / "forecasts.json"
         self.forecasts = core.forecasts  # From the start: they learn from all jobs.
@@ -168,6 +170,16 @@ class Engine:
         if future.cancelled():  # Before the session had its job.
             self.core.stop_cancelled(future)
         future._when_done(lambda: self._over(record, future))
+
+    @contextmanager
+    def entering(self, jobs: Collection[str]) -> Iterator[None]:
+        """Let these jobs enter the session together, in one turn; changes of them wait."""
+        self._entering.update(jobs)
+        try:
+            with self.core.inbox.together():
+                yield
+        finally:
+            self._entering.difference_update(jobs)
 
     # Ends of jobs. In the threads of the session.
 
@@ -306,9 +318,10 @@ class Engine:
 
     def open_job(self, job: str) -> StoredJob:
         """The record of a job that is not over. OverError if it is."""
+        self.bring(job)
         record = self.found(job)
         until = time.monotonic() + ENTER_SECONDS
-        while record.state not in OVER and not (self.is_open(job) or self._is_draining):
+        while record.state not in OVER and not (self._has_entered(job) or self._is_draining):
             if time.monotonic() > until:
                 break
             time.sleep(0.002)  # It was just stored, and enters the session now.
@@ -399,6 +412,9 @@ class Engine:
         """Whether a job is in the session."""
         return job in self._live or self.streams.of_job(job) is not None
 
+    def _has_entered(self, job: str) -> bool:
+        return self.is_open(job) and job not in self._entering
+
     def open_jobs(self) -> list[StoredJob]:
         """The jobs in the session, as they were when they came."""
         jobs = [record for record, *_ in list(self._live.values())]
@@ -465,3 +481,7 @@ def job_frame(record: StoredJob) -> bytes:
 
 def _as_stated(name: str) -> str:
     return name
+
+
+def _none_left(job: str) -> bool:
+    return False

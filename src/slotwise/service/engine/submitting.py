@@ -154,7 +154,7 @@ class _JobBatch:
             if execution is None:
                 engine.notify(record)
         by_id = {record.id: record for record in records}
-        with engine.core.inbox.together():
+        with engine.entering(by_id):
             for execution in ordered:
                 engine.enter(by_id[execution.job.id], execution)
         return records
@@ -319,6 +319,7 @@ class _JobBatch:
             if job is not None and job != id:
                 found[name] = job
                 continue
+            self._engine.bring(name)
             record = self._engine.store.job(name)
             if record is None:
                 raise InputError(f"job {id!r}: after names {name!r}, which is not a job")

@@ -24,10 +24,10 @@ from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slotwise.core.errors import InputError, SlotwiseError
-from slotwise.service.engine import restore
 from slotwise.service.engine.engine import Engine
 from slotwise.service.engine.hub import Hub
 from slotwise.service.engine.reloading import changed
+from slotwise.service.engine.restore import Restoration
 from slotwise.service.engine.retention import end_left_over, prune
 from slotwise.service.http.listening import NetworkListener
 from slotwise.service.http.server import ServiceApp
@@ -117,6 +117,7 @@ class Process:
         self._ending, self._hangup = asyncio.Event(), asyncio.Event()
         self._reloading = threading.Lock()
         self._engine = Engine(store, self._settings, _next_run(store.path.parent), Hub())
+        self._restoration = Restoration(self._engine)
         self._server = ServiceApp(self._engine, self._reload, self._ending.set)
         self._tokens = Tokens(store)
         self._audit = AuditLog(self._engine.folder / "audit.jsonl")
@@ -163,7 +164,11 @@ class Process:
                 self._network.start(counted, http.server_state, most)
             await self._restore()
             notify_systemd("READY=1")
-            return await self._until_end()
+            restoring = loop.create_task(self._restore_others())
+            code = await self._until_end()
+            self._restoration.stop()
+            await restoring
+            return code
         finally:
             self._server.is_draining = True
             hangups.cancel()
@@ -199,7 +204,7 @@ class Process:
 
     async def _restore(self) -> None:
         began = time.monotonic()
-        restored = await run_in_threadpool(restore.restore, self._engine)
+        restored = await run_in_threadpool(self._restoration.begin)
         self._server.is_restoring = False
         found = f"; jobs from before: {restored}" if str(restored) else ""
         slots = self._engine.session.slots
@@ -209,10 +214,21 @@ class Process:
             f"serving {slots} slots at {self._path}{also}{found} (restored in {took:.2g} s)"
         )
 
+    async def _restore_others(self) -> None:
+        """Restore the jobs that can wait, then end what no job knows of."""
+        began = time.monotonic()
+        try:
+            restored = await run_in_threadpool(self._restoration.finish)
+            if (took := time.monotonic() - began) > CHECK_SECONDS:
+                self._report(f"jobs from before: {restored} (restored in {took:.2g} s)")
+            if not restored.left:
+                await run_in_threadpool(end_left_over, self._engine)
+        except Exception as error:  # What runs continues.
+            self._report(f"jobs from before cannot be restored: {error!r}; they are kept")
+
     async def _until_end(self) -> int:
         """Wait for a signal; 1 if the session has failed."""
         next_prune = 0.0
-        await run_in_threadpool(end_left_over, self._engine)
         while not self._ending.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), CHECK_SECONDS)
@@ -254,6 +270,7 @@ class Process:
 
     def _reload(self) -> list[str]:
         """Take over the settings that can change; what was changed, as text."""
+        self._restoration.wait()  # Changes of pools are checked with all jobs.
         with self._reloading:
             new = self._read()
             if self._network is not None and new.network is not None:

@@ -227,6 +227,9 @@ def pools_json(engine: Engine) -> list[dict[str, Any]]:
         for name in state.not_admitted:
             for pool in state.pools.path(state.phases_of(name)[0].job.pool):
                 jobs[pool.name] = jobs.get(pool.name, 0) + 1
+        shares = (share for kind in state.cluster.capacity for share in state.shares(kind))
+        limits = (limit for share in shares for limit in share.own_limits)
+        used = {(limit.pool, limit.name): limit.held for limit in limits}
         return [
             {
                 "name": name,
@@ -234,6 +237,13 @@ def pools_json(engine: Engine) -> list[dict[str, Any]]:
                 "parent": pool.parent,
                 "slots_min": dict(pool.slots_min),
                 "slots_max": dict(pool.slots_max),
+                "resources": {
+                    one: {
+                        "total": in_units(one, most),
+                        "used": in_units(one, used.get((name, one), 0)),
+                    }
+                    for one, most in pool.resources_max.items()
+                },
                 "held": held.get(name, 0),
                 "running": running.get(name, 0),
                 "queued": jobs.get(name, 0) - running.get(name, 0),
@@ -313,6 +323,7 @@ def explained_json(engine: Engine, record: StoredJob) -> dict[str, Any]:
     is_over = record.state in OVER
     with suppress(InputError):
         if not is_over and not record.held:
+            engine.bring(record.id)
             found = engine.core.explain(record.id)
             text = "\n".join(explanation_lines(found, is_now=True))
             return {"job": record.id, "text": text, **found.to_plain()}

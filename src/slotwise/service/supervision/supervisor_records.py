@@ -159,9 +159,13 @@ def left_over(folder: str | Path, known_jobs: Collection[str]) -> list[Supervise
 
 def unknown(folder: str | Path, known_jobs: Collection[str]) -> list[str]:
     """The other jobs than these that have a folder."""
-    known, place = {file_name(job) for job in known_jobs}, os.path.join(folder, COMMANDS)
-    names = set(os.listdir(place)) - known if os.path.isdir(place) else ()
-    return sorted(map(unquote, names))
+    return sorted(map(unquote, folders(folder) - {file_name(job) for job in known_jobs}))
+
+
+def folders(folder: str | Path) -> set[str]:
+    """The names of the folders of jobs, as `file_name` makes them."""
+    place = os.path.join(folder, COMMANDS)
+    return set(os.listdir(place)) if os.path.isdir(place) else set()
 
 
 def remove(folder: str | Path, job: str) -> None:
