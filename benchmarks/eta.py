@@ -351,9 +351,10 @@ def report(log: Log, scheduler: str, cases: int) -> list[Case]:
     if log.starts is not None:
         print("  By a regression on these and on what is known of the situation:")
         of = with_regression(list(watcher.cases.values()), {one.job for one in found})
-        for what in ("start", "end"):
+        for what in ("start", "end") if len(of) >= CLASS_MIN else ():
             _show(what, of, ranges_of(of, what, log.period))
-        _compare(log, of, watcher)
+        if of:
+            _compare(log, of, watcher)
         print("  Without it:")
     if not log.is_unknown:
         _compare(log, found, watcher)
