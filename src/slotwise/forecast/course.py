@@ -50,11 +50,11 @@ POOL_WEIGHT, POOL_MIN, POOL_MAX, POOL_HELD, NEXT_RANK, NEXT_KEY, IS_STALE, PASSE
 )
 
 
-# Of promises: when what is reserved begins and ends; the slots; the first phase of the job, and
-# the first after it; the slots that others may hold when it begins, and those that tasks hold
-# which are assumed to run then.
+# Of promises: when what is reserved begins and ends; the slots; the first and last phase of the
+# job; the slots that others may hold when it begins, and those that tasks hold which are
+# assumed to run then.
 
-BEGINS, UNTIL, RESERVED, FIRST, BEHIND, OTHERS_MAX, OTHERS, OF_PROMISE = range(8)
+BEGINS, UNTIL, RESERVED, FIRST, LAST, OTHERS_MAX, OTHERS, OF_PROMISE = range(8)
 
 
 class Tables(NamedTuple):
@@ -224,7 +224,7 @@ def next_due(at: float, promises: Numbers) -> float:
 def hold(p: int, slots: float, assumed: float, promises: Numbers) -> None:
     """A phase holds more or less slots, by a task that is assumed to run until an instant."""
     for k in range(len(promises)):
-        is_own = promises[k, FIRST] <= p < promises[k, BEHIND]
+        is_own = promises[k, FIRST] <= p <= promises[k, LAST]
         if assumed > promises[k, BEGINS] and not is_own:
             promises[k, OTHERS] += slots
 
@@ -234,12 +234,12 @@ def permitted(tables: Tables, promises: Numbers, p: int, at: float) -> int:
     ints, floats = tables.ints, tables.floats
     most = int(ints[p, BATCH])
     for k in range(len(promises)):
-        first, behind = int(promises[k, FIRST]), int(promises[k, BEHIND])
+        first, last = int(promises[k, FIRST]), int(promises[k, LAST])
         room = promises[k, OTHERS_MAX] - promises[k, OTHERS] - floats[p, WIDTH]
-        if room >= -FITS or first <= p < behind or promises[k, UNTIL] <= at:
+        if room >= -FITS or first <= p <= last or promises[k, UNTIL] <= at:
             continue
         waits = 0
-        for q in range(first, behind):
+        for q in range(first, last + 1):
             waits += ints[q, PENDING]
         if waits > 0:
             left = max(0.0, promises[k, BEGINS] - at)
@@ -252,10 +252,12 @@ def serve_due(tables: Tables, promises: Numbers, at: float, ends: Numbers) -> li
     ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
     begun = [0 for _ in range(0)]
     for k in range(len(promises)):
-        first, behind, held = int(promises[k, FIRST]), int(promises[k, BEHIND]), 0.0
-        for p in range(first, behind):
+        first, last, held = int(promises[k, FIRST]), int(promises[k, LAST]), 0.0
+        for p in range(first, last + 1):
             held += ints[p, HELD] * floats[p, WIDTH]
-        for p in range(first, behind if promises[k, BEGINS] <= at else first):
+        if promises[k, BEGINS] > at:
+            continue
+        for p in range(first, last + 1):
             while (
                 ints[p, PENDING] > 0
                 and ints[p, WAITS] == 0

@@ -304,19 +304,20 @@ class _Table:
         jobs, slots = self._situation.jobs, self._situation.slots
         first_of, rows = 0, []
         for job in jobs if self._mode not in (EASY, EASY_SHORTEST) else ():
-            behind = first_of + len(job.phases)
+            last = first_of + len(job.phases) - 1
             if job.promise is not None:
                 begins, until, reserved = job.promise
-                rows.append((begins, until, reserved, first_of, behind, 0.0, 0.0))
-            first_of = behind
+                rows.append((begins, until, reserved, first_of, last, 0.0, 0.0))
+            first_of = last + 1
         self._promises = np.array(rows).reshape(len(rows), columns.OF_PROMISE)
         if rows:
             begins, until, reserved = self._promises[:, : columns.FIRST].T
             covered = (begins <= begins[:, None]) & (begins[:, None] < until)
             self._promises[:, columns.OTHERS_MAX] = slots - covered @ reserved
-            sure = np.quantile(self._work, SURE, axis=1)
+            sure = np.quantile(self._work, SURE, axis=1, method="higher")
             self._floats[:, columns.EXPECTED] = sure
-            self._running_expected = np.quantile(self._running_ends, SURE, axis=1)
+            ends = np.quantile(self._running_ends, SURE, axis=1, method="higher")
+            self._running_expected = ends
 
     def run(self, course: int) -> tuple[Floats, Floats]:
         """One course: when the jobs of the situation start and end."""
