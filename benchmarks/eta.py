@@ -11,12 +11,14 @@ log only teaches. Nominal ranges hold 80 %. KTH-SP2 is `KTH-SP2_log.swf`, and LL
 those of github.com/SWIMProjectUCB/SWIM: they run under fair and flex on as many slots as give a
 load of 0.8, and no work is stated, as by `--unknown` for a made-up stream of calls of some
 functions. There, all jobs are forecast as they arrive. With `--recorded`, jobs start when the
-log says, by whatever policy that was, and the scheduler is only that of the simulations.
-Without logs, a made-up one is used.
+log says, by whatever policy that was, and the scheduler is only that of the simulations: a
+regression (`eta_recorded.py`) is shown beside the ranges that come from simulations and their
+past errors alone. Without logs, a made-up one is used.
 
     coverage  the part of the ranges that held what happened, with a 95 % interval by bootstrap
-              over weeks (SWIM: hours); of each class of jobs with 200 cases or more; and the
-              part of the weeks with 50 cases or more in which it is from 70 to 90 %
+              over weeks (SWIM: hours); likewise of each class of jobs, of which those with 200
+              cases or more count; and the part of the weeks with 50 cases or more in which it
+              is from 70 to 90 %
     width     seconds, median and mean; beside that of the best of three baselines made of past
               waits, which are widened or narrowed to the same coverage
     error     of the median, seconds
@@ -31,14 +33,15 @@ import argparse
 import time
 from bisect import bisect_left, insort
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from math import ceil, inf, log2
 from pathlib import Path
 
 import numpy as np
 
 import check as checking
+from eta_recorded import PastWaits, area_of, by_regression, inputs_of
 from slotwise.backends.simulated.backend import SimulatedBackend
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster
@@ -49,9 +52,9 @@ from slotwise.core.loop import Record, run, turn
 from slotwise.core.pools import Pool
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state import State
-from slotwise.forecast.calibration import FEW_JOBS, LONG_QUEUE, SHORT_QUEUE
+from slotwise.forecast.calibration import FEW_JOBS, LONG_QUEUE, SHORT_QUEUE, class_of
 from slotwise.forecast.courses import load_machine_code
-from slotwise.forecast.eta import Eta
+from slotwise.forecast.eta import Eta, Range
 from slotwise.forecast.forecaster import Forecaster
 from slotwise.forecast.situation import situation_of
 from slotwise.policy.scheduler import make_scheduler
@@ -70,7 +73,10 @@ CLASS_MIN, WEEK_MIN = 200, 50
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One forecast at the submission of a job, and what happened."""
+    """One forecast at the submission of a job, and what happened.
+
+    inputs  what a regression gets
+    """
 
     job: str
     at: float
@@ -79,6 +85,7 @@ class Case:
     waiting: int
     start: float = inf
     end: float = inf
+    inputs: Sequence[float] = ()
 
 
 class Watcher:
@@ -101,6 +108,8 @@ class Watcher:
         self._of_user: dict[str, int] = defaultdict(int)
         self._waiting: dict[str, float] = {}
         self._only_waiting = only_waiting
+        self._past = PastWaits()
+        self._jobs: dict[str, Job] = {}
 
     def __call__(
         self, now: float, events: Sequence[Event], decisions: Sequence[Decision]
@@ -110,8 +119,10 @@ class Watcher:
         arrived = [event.job for event in events if isinstance(event, JobArrived)]
         for job in arrived:
             self._waiting[job.id] = now
+            self._jobs[job.id] = job
         for one in launches(events, decisions):
             if (arrival := self._waiting.pop(one.phase.job, None)) is not None:
+                self._past.note(self._jobs.pop(one.phase.job), now - arrival)
                 if now > arrival:
                     self.waits.append((now, now - arrival, arrival, one.phase.job))
                 if case := self.cases.get(one.phase.job):
@@ -126,13 +137,15 @@ class Watcher:
         wanted = [job for job in among if state.phases_of(job.id) and self._chosen()]
         if wanted and self._arrived > self._burn_in / 2:
             began = time.thread_time()
-            found = self.forecaster.forecast(situation_of(state, self._scheduler, "response"))
+            situation = situation_of(state, self._scheduler, "response")
+            found = self.forecaster.forecast(situation)
             self.cost += time.thread_time() - began
             self.jobs_forecast += len(found)
             for job in wanted:
-                earlier = self._of_user[job.user or job.pool] - 1
+                earlier, eta = self._of_user[job.user or job.pool] - 1, found[job.id]
+                inputs = inputs_of(job, eta, situation, self._past) if eta.start else ()
                 self.cases[job.id] = Case(
-                    job.id, now, found[job.id], earlier, len(self._waiting)
+                    job.id, now, eta, earlier, len(self._waiting), inputs=inputs
                 )
 
 
@@ -250,6 +263,10 @@ class Ranges:
     def width(self) -> np.ndarray:
         return self.high - self.low
 
+    def of(self, rows: np.ndarray) -> Ranges:
+        """Some of them."""
+        return Ranges(*(getattr(self, one.name)[rows] for one in fields(self)))
+
     def interval(self, of: Callable[[np.ndarray], float]) -> tuple[float, float]:
         """A 95 % interval of a statistic of cases, by bootstrap over weeks."""
         weeks = [np.flatnonzero(self.week == one) for one in np.unique(self.week)]
@@ -295,11 +312,7 @@ def _past_waits(
         slots = job.phases[0].slots
         if way == "all":
             return 0
-        return (
-            int(log2(max(slots, 1)))
-            if way == "size"
-            else int(log2(max((job.time_requested or 1.0) * slots, 1.0)) / 2)
-        )
+        return int(log2(max(slots, 1))) if way == "size" else area_of(job)
 
     known = sorted(watcher.waits)
     last: dict[int, tuple[deque[float], list[float]]] = defaultdict(lambda: (deque(), []))
@@ -335,6 +348,14 @@ def report(log: Log, scheduler: str, cases: int) -> list[Case]:
         of = [one for one in found if what == "end" or one.eta.start is not None]
         if len(of) >= CLASS_MIN:
             _show(what, of, ranges_of(of, what, log.period))
+    if log.starts is not None:
+        print("  By a regression on these and on what is known of the situation:")
+        of = with_regression(list(watcher.cases.values()), {one.job for one in found})
+        for what in ("start", "end") if len(of) >= CLASS_MIN else ():
+            _show(what, of, ranges_of(of, what, log.period))
+        if of:
+            _compare(log, of, watcher)
+        print("  Without it:")
     if not log.is_unknown:
         _compare(log, found, watcher)
     milliseconds, forecasts = 1000 * watcher.cost, max(1, len(watcher.cases))
@@ -343,6 +364,24 @@ def report(log: Log, scheduler: str, cases: int) -> list[Case]:
         f" {milliseconds / max(1, watcher.jobs_forecast):.2f} ms a job",
         flush=True,
     )
+    return found
+
+
+def with_regression(cases: Sequence[Case], wanted: Container[str]) -> list[Case]:
+    """The cases with the ranges of a regression, which all cases teach."""
+    cases = sorted(cases, key=lambda one: one.at)
+    at = np.array([one.at for one in cases])
+    inputs = np.array([one.inputs for one in cases])
+    classes = [class_of(one.earlier, one.waiting) for one in cases]
+    ranges = [
+        by_regression(at, np.array(truth), inputs, classes)
+        for truth in ([one.start for one in cases], [one.end for one in cases])
+    ]
+    found = []
+    for one, *rows in zip(cases, *ranges, strict=True):
+        if one.job in wanted and np.isfinite(rows).all():
+            start, end = (Range(*row.tolist()).moved(one.at) for row in rows)
+            found.append(replace(one, eta=replace(one.eta, start=start, end=end)))
     return found
 
 
@@ -385,7 +424,11 @@ def _show(what: str, cases: Sequence[Case], ranges: Ranges) -> None:
         rows = np.array([of(one) for one in cases])
         note = "" if rows.sum() >= CLASS_MIN else "  (few cases)"
         if rows.any():
-            print(f"         {name:28} {held[rows].mean():.3f} of {rows.sum():,}{note}")
+            low, high = ranges.of(rows).interval(lambda at, of=held[rows]: float(of[at].mean()))
+            print(
+                f"         {name:28} {held[rows].mean():.3f} ({low:.3f} to {high:.3f})"
+                f" of {rows.sum():,}{note}"
+            )
 
 
 CLASSES: Mapping[str, Callable[[Case], bool]] = {

@@ -20,7 +20,14 @@ from slotwise.forecast import courses
 from slotwise.forecast.arrivals import PastArrivals
 from slotwise.forecast.courses import simulated
 from slotwise.forecast.durations import Draws, Floats, PastWork
-from slotwise.forecast.situation import Change, JobNow, Situation, changed, situation_of
+from slotwise.forecast.situation import (
+    Change,
+    JobNow,
+    PromiseNow,
+    Situation,
+    changed,
+    situation_of,
+)
 from slotwise.policy.scheduler import make_scheduler
 
 SLOTS = 6
@@ -110,6 +117,42 @@ def test_courses_are_close_to_runs(scheduler: str, seed: int) -> None:
     assert max(found.values()) == pytest.approx(max(truth.values()), rel=0.35)
 
 
+@pytest.mark.parametrize("scheduler", ["fair", "flex"])
+def test_what_is_promised_is_kept_free(scheduler: str) -> None:
+    """Courses are closer to the run than without the promise, of which all slots are needed."""
+    cluster, errors = Cluster.of_slots(SLOTS), [0.0, 0.0]
+    phase = Phase("run", Tasks(SLOTS, 8.0))
+    promised = Job("promised", (phase,), pool="p0", promise=30.0)
+    for seed in range(4):
+        jobs = [*drawn_jobs(seed, tasks=6), promised]
+        situation = situation_at_start(jobs, cluster, scheduler)
+        truth = ends_of_run(jobs, cluster, scheduler)
+        found = ends_of_course(situation)
+        assert found["promised"] <= 30.0
+        others = replace(
+            situation, jobs=tuple(job._replace(promise=None) for job in situation.jobs)
+        )
+        for k, ends in enumerate((found, ends_of_course(others))):
+            errors[k] += sum(abs(ends[job] - truth[job]) for job in truth)
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_slots_of_a_promised_job_that_cannot_run_are_free_again() -> None:
+    """From the date on; nothing else happens at that instant."""
+    jobs = [
+        Job("held", (Phase("run", Tasks(1, 1.0)),), pool="closed"),
+        Job("other", (Phase("run", Tasks(1, 9.0)),)),
+    ]
+    situation = situation_at_start(jobs, Cluster.of_slots(1), "fair", [Pool("closed", 0.0)])
+    held, other = situation.jobs
+    held = held._replace(promise=PromiseNow(4.0, 5.0, 1))
+    other = other._replace(
+        phases=tuple(one._replace(pending=1, begun=()) for one in other.phases)
+    )
+    found = ends_of_course(replace(situation, jobs=(held, other)))
+    assert found["other"] == pytest.approx(14.0)
+
+
 def test_phases_wait_for_each_other_and_jobs_too() -> None:
     """Phases wait for each other and jobs too."""
     first = Phase("a", Tasks(4, 2.0))
@@ -193,6 +236,9 @@ def test_machine_code_simulates_what_python_does(
     arrivals = PastArrivals()
     for number, job in enumerate(situation.jobs * 3):
         arrivals.note(job._replace(id=f"old{number}", arrival=number - 60.0))
+    if "easy" not in scheduler:
+        first = situation.jobs[0]._replace(promise=PromiseNow(20.0, 30.0, 4))
+        situation = replace(situation, jobs=(first, *situation.jobs[1:]))
     later = replace(situation, now=5.0)
     assert courses.load_machine_code(waits=True)
     found = []

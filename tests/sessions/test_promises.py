@@ -24,6 +24,8 @@ from slotwise import (
 from slotwise.core.decisions import AcceptPromise, RefusePromise
 from waiting import until
 
+DAY = 86_400.0
+
 
 def job(name: str, count: int, seconds: float, promise: float, **more: Any) -> Job:
     """A job that sleeps, and asks for a promise in seconds from now."""
@@ -79,7 +81,8 @@ def test_the_log_repeats_the_answers(scheduler: str, tmp_path: Any) -> None:
             with pytest.raises(PromiseRefused):
                 session.run(job("refused", 1, 9.0, 0.5))
         for number in range(3):
-            session.run(job(f"j{number}", 1, 0.05, 60.0 + number))
+            # One task of 1 ms that a busy machine holds up for 0.3 s makes 64 s of 0.05 s.
+            session.run(job(f"j{number}", 1, 0.05, DAY + number))
     assert replay(log).is_identical
     decisions = [d for turn in read_log(log).turns for d in turn.decisions]
     assert sum(isinstance(d, AcceptPromise) for d in decisions) == 3

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
+from typing import NamedTuple
 
 from slotwise.policy.compiled import Numbers
 
@@ -32,7 +33,7 @@ FITS = 1e-9
 """Tolerance for sums of resources."""
 
 
-# The columns of tables. Of phases, in floats; `simulate` explains them:
+# The columns of tables. Of phases, in floats; `Tables` explains them:
 
 ARRIVAL, WIDTH, WORK, EXPECTED, KEY, WEIGHT, SERVED, RANK, OF_PHASE = range(9)
 
@@ -49,27 +50,17 @@ POOL_WEIGHT, POOL_MIN, POOL_MAX, POOL_HELD, NEXT_RANK, NEXT_KEY, IS_STALE, PASSE
 )
 
 
-def simulate(
-    mode: int,
-    now: float,
-    kinds: int,
-    ints: Numbers,
-    floats: Numbers,
-    need: Numbers,
-    free: Numbers,
-    pools: Numbers,
-    later: Numbers,
-    successors_from: Numbers,
-    successors: Numbers,
-    running: Numbers,
-    running_ends: Numbers,
-    left: Numbers,
-    times: Numbers,
-) -> int:
-    """Simulate from `now` until all jobs are over, or nothing can run. The number of events.
+# Of promises: when what is reserved begins and ends; the slots; the first and last phase of the
+# job; the slots that others may hold when it begins, and those that tasks hold which are
+# assumed to run then.
 
-    It writes instants into `times`, and changes `ints`, `floats`, `free`, `pools` and `left`.
+BEGINS, UNTIL, RESERVED, FIRST, LAST, OTHERS_MAX, OTHERS, OF_PROMISE = range(8)
 
+
+class Tables(NamedTuple):
+    """What a course reads and changes; machine code takes it whole.
+
+    mode          how phases are served
     kinds         the first of the resources, this number, are kinds of slots
     ints, floats  a row for each phase, with its job and pool, and
                   - the slots of a task (`WIDTH`), and the most that may run at once (`ROOM`)
@@ -82,20 +73,50 @@ def simulate(
     need          what a task takes: a row for each phase, a column for each resource
     free          what is free of each resource
     pools         a row for each pool, all of them stale
+    times         by job, start and end; a start that is set stays
+    """
+
+    mode: int
+    kinds: int
+    ints: Numbers
+    floats: Numbers
+    need: Numbers
+    free: Numbers
+    pools: Numbers
+    times: Numbers
+
+
+def simulate(
+    now: float,
+    tables: Tables,
+    promises: Numbers,
+    later: Numbers,
+    successors_from: Numbers,
+    successors: Numbers,
+    running: Numbers,
+    running_ends: Numbers,
+    left: Numbers,
+) -> int:
+    """Simulate from `now` until all jobs are over, or nothing can run. The number of events.
+
+    It writes instants into the times of `tables`, and changes most of the others, and `left`.
+
+    promises      a row for each promise of a date; none under backfilling
     later         the phases that are ready after `now`, in order of that instant
     successors    those of phase p are from `successors_from[p]` to `successors_from[p + 1]`
     running       by running task, its phase; when it ends, and is expected to end
     left          by job, the phases that are not done
-    times         by job, start and end; a start that is set stays
 
     O(log n) for each task that it simulates; with n waiting phases up to O(n) under backfilling
     (`TRIES`).
     """
-    is_easy = mode in (EASY, EASY_SHORTEST)
+    ints, floats, pools, times = tables.ints, tables.floats, tables.pools, tables.times
+    is_easy = tables.mode in (EASY, EASY_SHORTEST)
     count = len(ints)
     ends = [(running_ends[a, 0], running[a], running_ends[a, 1]) for a in range(len(running))]
     heapify(ends)
-    for p in running:
+    for a, p in enumerate(running):
+        hold(p, floats[p, WIDTH], running_ends[a, 1], promises)
         ints[p, HELD] += 1
         floats[p, SERVED] += floats[p, WORK] * floats[p, WIDTH]
         pools[ints[p, POOL], POOL_HELD] += floats[p, WIDTH]
@@ -111,15 +132,17 @@ def simulate(
         events += 1
         if is_easy:
             if len(ready) > 0:
-                enter_lines(mode, ready, ints, floats, pools, lines)
-            backfill(mode, at, kinds, ints, floats, need, free, pools, lines, ends, times)
+                enter_lines(tables, ready, lines)
+            backfill(tables, at, lines, ends)
         else:
-            enter_queues(mode, ready, ints, floats, pools, queues)
-            serve(mode, at, kinds, ints, floats, need, free, pools, queues, ends, times)
+            enter_queues(tables, ready, queues)
+            serve(tables, promises, at, queues, ends)
         ready.clear()
+        due = next_due(at, promises) if len(promises) > 0 else inf
         at = ends[0][0] if len(ends) > 0 else inf
         if next_later < len(later):
             at = min(at, floats[later[next_later], ARRIVAL])
+        at = min(at, due)
         if at == inf:
             break
         while next_later < len(later) and floats[later[next_later], ARRIVAL] <= at:
@@ -127,8 +150,10 @@ def simulate(
                 ready.append(later[next_later])
             next_later += 1
         while len(ends) > 0 and ends[0][0] <= at:
-            p = heappop(ends)[1]
-            if end(p, ints, floats, need, free, pools):
+            _, p, assumed = heappop(ends)
+            if len(promises) > 0:
+                hold(p, -floats[p, WIDTH], assumed, promises)
+            if end(tables, p):
                 for i in range(successors_from[p], successors_from[p + 1]):
                     q = successors[i]
                     ints[q, WAITS] -= 1
@@ -144,10 +169,10 @@ def simulate(
     return events
 
 
-def end(
-    p: int, ints: Numbers, floats: Numbers, need: Numbers, free: Numbers, pools: Numbers
-) -> bool:
+def end(tables: Tables, p: int) -> bool:
     """A running task of a phase ends. Whether the phase is done."""
+    ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
+    pools = tables.pools
     ints[p, HELD] -= 1
     pools[ints[p, POOL], POOL_HELD] -= floats[p, WIDTH]
     pools[ints[p, POOL], IS_STALE] = 1.0
@@ -157,19 +182,11 @@ def end(
     return is_done
 
 
-def launch(
-    p: int,
-    at: float,
-    ints: Numbers,
-    floats: Numbers,
-    need: Numbers,
-    free: Numbers,
-    pools: Numbers,
-    ends: Numbers,
-    times: Numbers,
-) -> None:
-    """A batch of tasks of a phase begins."""
-    count, j = min(ints[p, BATCH], ints[p, PENDING]), ints[p, JOB]
+def launch(tables: Tables, p: int, at: float, ends: Numbers, most: int) -> float:
+    """A batch of tasks of a phase begins, of this number at most. Its assumed end."""
+    ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
+    pools, times = tables.pools, tables.times
+    count, j = min(ints[p, BATCH], ints[p, PENDING], most), ints[p, JOB]
     ints[p, PENDING] -= count
     ints[p, HELD] += 1
     floats[p, SERVED] += floats[p, WORK] * count * floats[p, WIDTH]
@@ -177,8 +194,10 @@ def launch(
     pools[ints[p, POOL], IS_STALE] = 1.0
     for r in range(len(free)):
         free[r] -= need[p, r]
-    heappush(ends, (at + floats[p, WORK] * count, p, at + floats[p, EXPECTED] * count))
+    assumed = at + floats[p, EXPECTED] * count
+    heappush(ends, (at + floats[p, WORK] * count, p, assumed))
     times[j, 0] = min(times[j, 0], at)
+    return float(assumed)
 
 
 def fits(p: int, need: Numbers, amounts: Numbers) -> bool:
@@ -187,6 +206,70 @@ def fits(p: int, need: Numbers, amounts: Numbers) -> bool:
         if need[p, r] > amounts[r] + FITS:
             return False
     return True
+
+
+# Promises. The slots of each are kept free from the instant on at which they are needed.
+
+
+def next_due(at: float, promises: Numbers) -> float:
+    """When the next promise is due, or is over, so that others get its slots."""
+    found = inf
+    for k in range(len(promises)):
+        for column in (BEGINS, UNTIL):
+            if promises[k, column] > at:
+                found = min(found, promises[k, column])
+    return found
+
+
+def hold(p: int, slots: float, assumed: float, promises: Numbers) -> None:
+    """A phase holds more or less slots, by a task that is assumed to run until an instant."""
+    for k in range(len(promises)):
+        is_own = promises[k, FIRST] <= p <= promises[k, LAST]
+        if assumed > promises[k, BEGINS] and not is_own:
+            promises[k, OTHERS] += slots
+
+
+def permitted(tables: Tables, promises: Numbers, p: int, at: float) -> int:
+    """How many tasks of a phase may run one after another beside what is promised."""
+    ints, floats = tables.ints, tables.floats
+    most = int(ints[p, BATCH])
+    for k in range(len(promises)):
+        first, last = int(promises[k, FIRST]), int(promises[k, LAST])
+        room = promises[k, OTHERS_MAX] - promises[k, OTHERS] - floats[p, WIDTH]
+        if room >= -FITS or first <= p <= last or promises[k, UNTIL] <= at:
+            continue
+        waits = 0
+        for q in range(first, last + 1):
+            waits += ints[q, PENDING]
+        if waits > 0:
+            left = max(0.0, promises[k, BEGINS] - at)
+            most = int(min(most, left // max(floats[p, EXPECTED], FITS)))
+    return most
+
+
+def serve_due(tables: Tables, promises: Numbers, at: float, ends: Numbers) -> list[int]:
+    """Launch tasks of promised jobs whose slots are guaranteed now. The phases of these."""
+    ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
+    begun = [0 for _ in range(0)]
+    for k in range(len(promises)):
+        first, last, held = int(promises[k, FIRST]), int(promises[k, LAST]), 0.0
+        for p in range(first, last + 1):
+            held += ints[p, HELD] * floats[p, WIDTH]
+        if promises[k, BEGINS] > at:
+            continue
+        for p in range(first, last + 1):
+            while (
+                ints[p, PENDING] > 0
+                and ints[p, WAITS] == 0
+                and ints[p, HELD] < ints[p, ROOM]
+                and held + floats[p, WIDTH] <= promises[k, RESERVED]
+                and fits(p, need, free)
+            ):
+                assumed = launch(tables, p, at, ends, ints[p, BATCH])
+                hold(p, floats[p, WIDTH], assumed, promises)
+                held += floats[p, WIDTH]
+                begun.append(p)
+    return begun
 
 
 def has_free(kinds: int, free: Numbers) -> bool:
@@ -211,10 +294,9 @@ def entry_of(mode: int, p: int, ints: Numbers, floats: Numbers) -> tuple[float, 
     return (floats[p, KEY], floats[p, KEY], p)
 
 
-def enter_queues(
-    mode: int, ready: Numbers, ints: Numbers, floats: Numbers, pools: Numbers, queues: Numbers
-) -> None:
+def enter_queues(tables: Tables, ready: Numbers, queues: Numbers) -> None:
     """The ready phases enter the queues of their pools, or get another rank there."""
+    mode, ints, floats, pools = tables.mode, tables.ints, tables.floats, tables.pools
     for p in ready:
         if ints[p, PENDING] > 0:
             entry = entry_of(mode, p, ints, floats)
@@ -225,33 +307,30 @@ def enter_queues(
             ints[p, QUEUED] = 1
 
 
-def serve(
-    mode: int,
-    at: float,
-    kinds: int,
-    ints: Numbers,
-    floats: Numbers,
-    need: Numbers,
-    free: Numbers,
-    pools: Numbers,
-    queues: Numbers,
-    ends: Numbers,
-    times: Numbers,
-) -> None:
-    """Launch what comes first, by pool and by rank, until nothing fits."""
+def serve(tables: Tables, promises: Numbers, at: float, queues: Numbers, ends: Numbers) -> None:
+    """Launch what is promised and due, then what comes first, by pool and by rank."""
+    if len(promises) > 0:
+        enter_queues(tables, serve_due(tables, promises, at, ends), queues)
+    ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
+    mode, pools = tables.mode, tables.pools
     aside = [(0.0, 0.0, 0) for _ in range(0)]
-    while has_free(kinds, free):
+    while has_free(tables.kinds, free):
         q = best_pool(mode, ints, floats, pools, queues)
         if q < 0:
             break
         queue = queues[q]
         p = queue[0][2]
-        if not fits(p, need, free):
+        most = ints[p, BATCH] if fits(p, need, free) else 0
+        if most > 0 and len(promises) > 0:
+            most = permitted(tables, promises, p, at)
+        if most == 0:
             aside.append(heappop(queue))
             pools[q, PASSED] += 1.0
             pools[q, IS_STALE] = 1.0
             continue
-        launch(p, at, ints, floats, need, free, pools, ends, times)
+        assumed = launch(tables, p, at, ends, most)
+        if len(promises) > 0:
+            hold(p, floats[p, WIDTH], assumed, promises)
         if mode != ORDER:
             entry = entry_of(mode, p, ints, floats)
             floats[p, RANK] = entry[0]
@@ -304,10 +383,9 @@ def read_next(
 # none: after that place comes the first one. The last place has the last one.
 
 
-def enter_lines(
-    mode: int, ready: Numbers, ints: Numbers, floats: Numbers, pools: Numbers, lines: Numbers
-) -> None:
+def enter_lines(tables: Tables, ready: Numbers, lines: Numbers) -> None:
     """The ready phases enter the line of the fixed order, and that of expected times."""
+    ints, floats, pools = tables.ints, tables.floats, tables.pools
     new = [0 for _ in range(0)]
     for p in ready:
         is_closed = pools[ints[p, POOL], POOL_MAX] < floats[p, WIDTH]
@@ -315,7 +393,7 @@ def enter_lines(
             ints[p, QUEUED] = 1
             new.append(p)
     insert_all(new, KEY, floats, lines[0])
-    if mode == EASY_SHORTEST:
+    if tables.mode == EASY_SHORTEST:
         insert_all(new, EXPECTED, floats, lines[1])
 
 
@@ -344,42 +422,31 @@ def remove_after(place: int, none: int, after: Numbers) -> None:
         after[none + 1] = place
 
 
-def backfill(
-    mode: int,
-    at: float,
-    kinds: int,
-    ints: Numbers,
-    floats: Numbers,
-    need: Numbers,
-    free: Numbers,
-    pools: Numbers,
-    lines: Numbers,
-    ends: Numbers,
-    times: Numbers,
-) -> None:
+def backfill(tables: Tables, at: float, lines: Numbers, ends: Numbers) -> None:
     """Launch those that come first while they fit, then others that do not delay the next."""
+    ints, floats, need, free = tables.ints, tables.floats, tables.need, tables.free
     none, after = len(ints), lines[0]
     while after[none] != none:
         p = after[none]
         if ints[p, PENDING] == 0:
             remove_after(none, none, after)
         elif ints[p, HELD] < ints[p, ROOM] and fits(p, need, free):
-            launch(p, at, ints, floats, need, free, pools, ends, times)
+            launch(tables, p, at, ends, ints[p, BATCH])
         else:
             break
     first = after[none]
-    if mode == EASY_SHORTEST:
+    if tables.mode == EASY_SHORTEST:
         after = lines[1]
-    if first == none or not has_free(kinds, free):
+    if first == none or not has_free(tables.kinds, free):
         return
-    place = next_fit(none, first, ints, need, free, after)
+    place = next_fit(tables, none, first, after)
     if place < 0:
         return
     spare = free.copy()
     shadow = reserve(first, at, need, spare, ends)
     for _ in range(BACKFILLED + TRIES // none):
         p = after[place]
-        if p == none or not has_free(kinds, free):
+        if p == none or not has_free(tables.kinds, free):
             break
         if ints[p, PENDING] == 0:
             remove_after(place, none, after)
@@ -388,17 +455,16 @@ def backfill(
         count = min(ints[p, BATCH], ints[p, PENDING])
         is_short = at + floats[p, EXPECTED] * count <= shadow
         if can_begin and (is_short or fits(p, need, spare)):
-            launch(p, at, ints, floats, need, free, pools, ends, times)
+            launch(tables, p, at, ends, ints[p, BATCH])
             for r in range(len(spare)):
                 spare[r] -= 0.0 if is_short else need[p, r]
         else:
             place = p
 
 
-def next_fit(
-    place: int, first: int, ints: Numbers, need: Numbers, free: Numbers, after: Numbers
-) -> int:
+def next_fit(tables: Tables, place: int, first: int, after: Numbers) -> int:
     """The place in a line before the next phase that would fit now; -1 if none does."""
+    ints, need, free = tables.ints, tables.need, tables.free
     none = len(ints)
     for _ in range(BACKFILLED + TRIES // none):
         p = after[place]
@@ -434,8 +500,12 @@ def reserve(first: int, at: float, need: Numbers, spare: Numbers, ends: Numbers)
 
 PARTS = (
     end,
+    next_due,
+    hold,
     launch,
     fits,
+    permitted,
+    serve_due,
     has_free,
     entry_of,
     enter_queues,

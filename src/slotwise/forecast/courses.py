@@ -26,11 +26,12 @@ from slotwise.forecast.course import (
     ORDER,
     PARTS,
     SHARES,
+    Tables,
     simulate,
 )
 from slotwise.forecast.durations import Draws, Floats, PastWork, size_of
 from slotwise.forecast.situation import JobNow, Situation
-from slotwise.policy.compiled import FLOATS, INTS, compiled, has_numba
+from slotwise.policy.compiled import compiled, has_numba
 
 TASKS_MAX, TASKS_EACH, BATCHES_MIN = 3_000, 2, 2
 """About how many tasks one course simulates: the larger of a number and of one for each slot.
@@ -98,11 +99,13 @@ def courses_for(situation: Situation) -> int:
     return max(PLAIN_COURSES, min(count, PLAIN_TASKS // tasks))
 
 
+SURE = 0.95
+"""The part of the courses in which tasks are over when that is assumed beside promises."""
+
+
 def _batches(situation: Situation, phases: int) -> int:
     """In how many batches the tasks of a phase are simulated at most."""
-    totals = situation.totals
-    slots = sum(totals[kind] for kind in situation.kinds)
-    return max(BATCHES_MIN, max(TASKS_MAX, TASKS_EACH * slots) // max(1, phases))
+    return max(BATCHES_MIN, max(TASKS_MAX, TASKS_EACH * situation.slots) // max(1, phases))
 
 
 _loading: list[threading.Thread] = []
@@ -152,12 +155,13 @@ def _make() -> None:
 def _load() -> None:
     if not has_numba():
         return
-    table = "float64[:,::1]"
-    types = [
-        "int64", "float64", "int64", "int64[:,::1]", table, table, FLOATS, table, INTS, INTS,
-        INTS, INTS, table, INTS, table,
-    ]  # fmt: skip
-    signature = f"int64({', '.join(types)})"
+    from numba import types
+
+    ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
+    table, of_ints = types.Array(types.float64, 2, "C"), types.Array(types.int64, 2, "C")
+    members = types.int64, types.int64, of_ints, table, table, floats, table, table
+    tables = types.NamedTuple(members, Tables)  # type: ignore[no-untyped-call]
+    signature = types.int64(types.float64, tables, table, ints, ints, ints, ints, table, ints)
     _loaded.append(
         compiled(simulate, signature, never_by_zero=True, releases_gil=True, parts=PARTS)
     )
@@ -189,6 +193,7 @@ class _Table:
         self._fill_pools()
         self._link()
         self._draw()
+        self._reserve()
         self._simulate: Any = _loaded[0] if _loaded else simulate
 
     def _fill(self) -> None:
@@ -326,6 +331,26 @@ class _Table:
         self._running_ends = np.array(ends).reshape(len(running), self._draws.courses)
         self._running_expected = np.array(expected, float)
 
+    def _reserve(self) -> None:
+        """What is promised. Beside it, tasks are assumed to take as long as they do at most."""
+        jobs, slots = self._situation.jobs, self._situation.slots
+        first_of, rows = 0, []
+        for job in jobs if self._mode not in (EASY, EASY_SHORTEST) else ():
+            last = first_of + len(job.phases) - 1
+            if job.promise is not None:
+                begins, until, reserved = job.promise
+                rows.append((begins, until, reserved, first_of, last, 0.0, 0.0))
+            first_of = last + 1
+        self._promises = np.array(rows).reshape(len(rows), columns.OF_PROMISE)
+        if rows:
+            begins, until, reserved = self._promises[:, : columns.FIRST].T
+            covered = (begins <= begins[:, None]) & (begins[:, None] < until)
+            self._promises[:, columns.OTHERS_MAX] = slots - covered @ reserved
+            sure = np.quantile(self._work, SURE, axis=1, method="higher")
+            self._floats[:, columns.EXPECTED] = sure
+            ends = np.quantile(self._running_ends, SURE, axis=1, method="higher")
+            self._running_expected = ends
+
     def run(self, course: int) -> tuple[Floats, Floats]:
         """One course: when the jobs of the situation start and end."""
         situation, jobs, present = self._situation, len(self._began), len(self._rows)
@@ -335,21 +360,20 @@ class _Table:
         left[:jobs] = self._phases_left
         times = np.full((len(left), 2), inf)
         times[:jobs, 0], times[:jobs, 1][self._phases_left == 0] = self._began, situation.now
-        self._simulate(
+        tables = Tables(
             self._mode,
-            situation.now,
             len(situation.kinds),
             ints,
             floats,
             need,
             self._free.copy(),
             self._pools.copy(),
-            later,
-            *links,
-            self._running,
-            np.column_stack((self._running_ends[:, course], self._running_expected)),
-            left,
             times,
+        )
+        ends = np.column_stack((self._running_ends[:, course], self._running_expected))
+        promises = self._promises.copy()
+        self._simulate(
+            situation.now, tables, promises, later, *links, self._running, ends, left
         )
         return times[:jobs, 0], times[:jobs, 1]
 

@@ -19,6 +19,7 @@ from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.job import PRIORITIES, Job, Phase
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pools import Pool, PoolTree
+from slotwise.core.promises import OpenPromise
 from slotwise.core.resources import Resources, with_slots
 from slotwise.core.snapshot import Snapshot
 
@@ -49,6 +50,14 @@ class PhaseNow(NamedTuple):
     begun: Sequence[float] = ()
 
 
+class PromiseNow(NamedTuple):
+    """What is reserved for a job whose date is promised: slots, from one instant to another."""
+
+    begins: float
+    until: float
+    slots: int
+
+
 class JobNow(NamedTuple):
     """A job that is not over, with its phases that are not done.
 
@@ -56,6 +65,7 @@ class JobNow(NamedTuple):
     after   the jobs that are not over and must be
     began   when its first task began; infinity before
     first   whether the scheduler has allocated slots to it
+    promise if its date is promised
     """
 
     id: str
@@ -71,6 +81,7 @@ class JobNow(NamedTuple):
     after: Iterable[str] = ()
     began: float = inf
     first: bool = False
+    promise: PromiseNow | None = None
 
 
 class PoolNow(NamedTuple):
@@ -110,6 +121,12 @@ class Situation:
                 found[name] = found.get(name, 0) + amount
         return found
 
+    @property
+    def slots(self) -> int:
+        """Those of all kinds together."""
+        totals = self.totals
+        return sum(totals[kind] for kind in self.kinds)
+
 
 def situation_of(
     state: Snapshot, scheduler: str, penalty: str, before: Situation | None = None
@@ -120,12 +137,14 @@ def situation_of(
     before              an earlier situation; jobs that have not changed are shared with it,
                         since thousands of new objects cost as much as what is read
     """
-    awaiting, now = state.awaiting_jobs, state.now
+    awaiting, now, promises = state.awaiting_jobs, state.now, state.promises.open
     kept = {} if before is None else {job.id: job for job in before.jobs}
     jobs = []
     for phases in chain(state.jobs_left(), map(state.phases_of, state.not_admitted)):
         if phases:
             job = _job_now(phases, now, awaiting)
+            if (promise := promises.get(job.id)) is not None:
+                job = job._replace(promise=_promise_now(promise))
             old = kept.get(job.id)
             jobs.append(old if old == job else job)
     hosts = tuple(host for host in state.cluster.hosts if host.name not in state.lost)
@@ -138,6 +157,11 @@ def situation_of(
         pools=pools_now(state.pools, {job.pool for job in jobs}, hosts),
         jobs=tuple(jobs),
     )
+
+
+def _promise_now(promise: OpenPromise) -> PromiseNow:
+    decision = promise.decision
+    return PromiseNow(min(promise.begins, decision.until), decision.until, decision.slots)
 
 
 def _job_now(
