@@ -114,7 +114,7 @@ def test_a_cancelled_job_has_no_more_work_than_it_can_have_had() -> None:
 
 
 def test_jobs_that_were_estimated_too_large_do_not_stay_in_the_reference() -> None:
-    """Two at a time are over after 10 seconds on a slot each, of 40. Half of that would stay."""
+    """Two at a time are over after 10 seconds on a slot each, of 40. Half would stay."""
     time = EMPTY
     for number in range(50):
         pair = [sized(f"a{number}", 40), sized(f"b{number}", 40)]
