@@ -98,7 +98,7 @@ class Worker:
 
     # What the manager calls.
 
-    def send(self, what: int, body: bytes | bytearray) -> bool:
+    def send(self, what: int, body: bytes | bytearray, *, waits: bool = False) -> bool:
         """Take a request."""
         if self._has_ended:
             return False
