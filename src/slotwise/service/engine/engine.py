@@ -114,7 +114,7 @@ class Engine:
         self._is_draining = self.is_leaving = False
         self.hurries = False  # `leave` waits for no call any more.
         self._changing = threading.Lock()  # Store and session change together.
-        self.bring: Callable[[str], bool] = _none_left  # Of jobs that are still restored.
+        self.bring: Callable[[str], None] = _none_left  # Of jobs that are still restored.
         self._entering: set[str] = set()
         self._epoch = time.time() - core.now
         core.forecasts_kept = self.folder / "forecasts.json"
@@ -490,5 +490,5 @@ def _as_stated(name: str) -> str:
     return name
 
 
-def _none_left(job: str) -> bool:
-    return False
+def _none_left(job: str) -> None:
+    """No job of an earlier server is to be restored."""

@@ -117,17 +117,16 @@ class Restoration:
         with self._changed:
             self._changed.wait_for(lambda: self._is_over)
 
-    def bring(self, job: str) -> bool:
-        """Have a job restored now if it is left; whether it was. From any thread.
+    def bring(self, job: str) -> None:
+        """Have a job restored now if it is left. From any thread.
 
         It returns when the job is in the session, or after `stop`.
         """
         if job not in self._left:
-            return False
+            return
         with self._changed:
             self._wanted.append(job)
             self._changed.wait_for(lambda: self._is_over or job not in self._left)
-        return True
 
     def _restored(self) -> Restored:
         return Restored(**self._counts, left=len(self._left))

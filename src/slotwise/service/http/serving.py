@@ -165,11 +165,13 @@ class Process:
             await self._restore()
             notify_systemd("READY=1")
             restoring = loop.create_task(self._restore_others())
-            code = await self._until_end()
-            self._restoration.stop()
-            await restoring
-            return code
+            try:
+                return await self._until_end()
+            finally:
+                self._restoration.stop()
+                await restoring
         finally:
+            self._restoration.stop()  # A reload may wait for it.
             self._server.is_draining = True
             hangups.cancel()
             notify_systemd("STOPPING=1")

@@ -154,9 +154,7 @@ class SupervisedCommands(Commands):
         self._paths: dict[tuple[int, int], tuple[str, str]] = {}  # Of attempts found.
         self._before: dict[int, float] = {}
         self._found: dict[int, SupervisedTask] = {}
-        self._adopted: dict[
-            int, int
-        ] = {}  # Attempts of a task that were found, in all servers.
+        self._adopted: dict[int, int] = {}  # The attempts of a task that servers found.
         done = set(self.done_before.get(PHASE, ()))
         for found in () if is_new else records(supervision.folder, self.job.id):
             record, task = found.record, found.task
