@@ -41,6 +41,7 @@ from slotwise.service.page.page_source import (
     StateReader,
 )
 from slotwise.service.page.page_stream import Lanes, PageHub, differences
+from waiting import until
 
 ASSETS = Path(str(files("slotwise.service.page"))) / "assets"
 
@@ -325,8 +326,9 @@ def test_a_waiting_job_has_its_position_and_those_before_it() -> None:
     assert (own["j5"]["position"], own["j5"]["ahead"]) == (5, ["j2", "j3", "j4"])
     assert (own["other"]["position"], own["other"]["ahead"]) == (1, [])
     assert own["j5"]["state"] == "queued"
-    assert own["j5"]["reason"]
     assert own["j5"]["numbers"] == [1, 0, 0, 0]
+    # A snapshot finds reasons for a limited time, which a busy machine spends on one job.
+    until(lambda: run.reader.snapshot({"ann": mine}, "fifo").own["ann"]["j5"]["reason"])
 
 
 def test_a_held_job_is_shown_in_its_own_pool() -> None:

@@ -184,7 +184,7 @@ def test_a_job_is_submitted_watched_and_cancelled(served: NetworkServer, ann: An
     row.locator("button.name").click()
     dialog = ann.get_by_role("dialog")
     expect(dialog.locator("#job-log")).to_contain_text("begun")
-    expect(dialog.locator("#job-why")).to_contain_text("under flex")
+    expect(dialog.locator("#job-why")).to_contain_text("under fair")
     expect(dialog.locator("#job-facts")).to_contain_text("80 % sure")
     dialog.get_by_role("button", name="Cancel").click()
     expect(dialog.locator("#job-state .badge")).to_have_text("cancelled")
