@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,27 @@ def test_futures_survive_kills_of_the_server(
     go.touch()
     assert after.result(PATIENCE) == len(str(go))
     until(lambda: sorted(ends) == list(range(200)))
+
+
+def test_a_result_has_the_id_of_its_job(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the answer to the submission, which has it, comes after the result."""
+    is_done = threading.Event()
+    transport = client._intake.transport
+    post = transport.post_frames
+
+    def post_slowly(path: str, body: bytes) -> Any:
+        answer = post(path, body)
+        assert is_done.wait(PATIENCE)
+        return answer
+
+    monkeypatch.setattr(transport, "post_frames", post_slowly)
+    future = client.submit(abs, -1)
+    assert future.result(PATIENCE) == 1
+    job = future.job
+    is_done.set()
+    assert client.wait(job) == "done"
 
 
 def test_futures_fail_when_the_server_does_not_return(server: RunningServer) -> None:

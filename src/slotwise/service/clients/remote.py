@@ -39,9 +39,6 @@ from slotwise.sessions.notebook import cells_of_notebook
 FRESH_SECONDS = 1.0
 """The age up to which the known number of slots is not asked for again."""
 
-ACKNOWLEDGED_SECONDS = 5.0
-"""The longest wait for the id of a job whose call has ended already."""
-
 T = TypeVar("T")
 
 
@@ -380,14 +377,17 @@ class RemoteCore:
         elif "stream" in header:
             with self.changed:
                 calls = self._calls.get(header["stream"])
-                if calls is None:
-                    return
-                # The answer to the submission, which has the id, may come after the result.
-                self.changed.wait_for(
-                    lambda: calls.job or not calls.of_task or self.is_ended,
-                    ACKNOWLEDGED_SECONDS,
-                )
-                self._call_received(calls, header, parts)
+                if calls is not None:
+                    # The answer to the submission, which has the id, may come later.
+                    self._note_job(calls, header.get("of_job", ""))
+                    self._call_received(calls, header, parts)
+
+    def _note_job(self, calls: RemoteCalls, job: str) -> None:
+        """Note the id of a job of calls; the caller holds the lock."""
+        if not calls.job:
+            calls.job = job
+            for future in calls.of_task.values():
+                future.job = job
 
     def _calls_lost(self, header: Mapping[str, Any]) -> None:
         """Fail the calls of a job that is over without them, as after a failed restart."""
@@ -427,11 +427,8 @@ class RemoteCore:
         """Note the ids of jobs of calls, and fail what was refused."""
         with self.changed:
             for key, job in answer.get("jobs", {}).items():
-                if (calls := self._calls.get(key)) and not calls.job:
-                    calls.job = job
-                    for future in calls.of_task.values():
-                        future.job = job
-            self.changed.notify_all()
+                if calls := self._calls.get(key):
+                    self._note_job(calls, job)
         for key, reason in answer.get("refused", {}).items():
             self._drop(key, InputError(reason))
 

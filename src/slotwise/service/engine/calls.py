@@ -74,7 +74,7 @@ class CallFrames:
             for one in store.call_states(record.id):
                 is_wanted = one.state != OPEN and one.number in wanted
                 if is_wanted and (call := store.call(record.id, one.number)):
-                    yield call_frame(key, call)
+                    yield call_frame(key, record.id, call)
         for at in range(0, len(jobs), LOOKED_UP):
             yield b""
             names = [str(name) for name in jobs[at : at + LOOKED_UP]]
@@ -103,13 +103,13 @@ class CallFrames:
                         self._engine.streams.close(stream)
 
 
-def call_frame(key: str, call: StoredCall) -> bytes:
-    """What a client is sent at the end of a call."""
+def call_frame(key: str, job: str, call: StoredCall) -> bytes:
+    """What a client is sent at the end of a call of a job."""
     state = call.state
     if state == "done":
         state = "value" if call.is_value else "raised"
-    header = {"stream": key, "number": call.number, "state": state, "reason": call.reason}
-    header["printed"] = call.printed
+    header = {"stream": key, "number": call.number, "of_job": job, "state": state}
+    header |= {"reason": call.reason, "printed": call.printed}
     return frame(header, () if call.value is None else (call.value,))
 
 

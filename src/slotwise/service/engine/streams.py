@@ -296,8 +296,7 @@ class Streams:
             state="done" if has_result else state,
             reason=reason,
         )
-        key = plain_name(stream.key)
-        news = {"stream": key, "number": number, "state": state, "reason": reason}
+        news = {**_place(stream, number), "state": state, "reason": reason}
         message = frame({**news, "printed": printed}, () if packed is None else (packed,))
 
         def notify(_: bool) -> None:
@@ -316,8 +315,13 @@ class Streams:
     def _notify(self, stream: ServedStream, number: int, state: str) -> None:
         if state == "running":
             self._begins.begin((stream.record.id, number))
-        news = {"stream": plain_name(stream.key), "number": number, "state": state}
+        news = {**_place(stream, number), "state": state}
         self._hub.publish(of_client(stream.client), frame(news), may_wait=True)
+
+
+def _place(stream: ServedStream, number: int) -> dict[str, Any]:
+    """The call that news are about, and its job: the client may not know its id yet."""
+    return {"stream": plain_name(stream.key), "number": number, "of_job": stream.record.id}
 
 
 def _ending(future: Future[Any]) -> tuple[str, bytes | None, str, str]:
