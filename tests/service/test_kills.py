@@ -36,13 +36,13 @@ TESTS = Path(__file__).parents[1]
 @contextmanager
 def load(server: RunningServer, *kinds: str) -> Iterator[None]:
     """Clients that submit during the block; afterwards all that they wanted is right."""
-    folder, path = server.folder, filter(None, [os.environ.get("PYTHONPATH")])
+    folder, path = server.folder, [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     for name in "ran", "out":
         (folder / name).mkdir()
     clients = [
         subprocess.Popen(
             [sys.executable, "-m", "service.kill_load", folder, kind, str(seed)],
-            env={**server.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *path])},
+            env={**server.environ, "PYTHONPATH": os.pathsep.join(path)},
             cwd=folder,
             stderr=subprocess.PIPE,
             text=True,
@@ -63,13 +63,16 @@ def load(server: RunningServer, *kinds: str) -> Iterator[None]:
 
 
 def kill_and_start(server: RunningServer, moment: random.Random) -> None:
-    """Kill the server at a random moment of its life, and start another one at once."""
+    """Kill the server at a random moment of its life, and start another one at once.
+
+    Some are ready for longer than a program takes to be planned: else none would be accepted.
+    """
     server.begin()
     since = time.monotonic()
     seconds = moment.choice([moment.uniform(0, 0.1), moment.uniform(0, 2), 2])
     if seconds == 2:
         until(server.is_ready)
-        since, seconds = time.monotonic(), moment.uniform(0, 1)
+        since, seconds = time.monotonic(), moment.uniform(0, 2)
     time.sleep(max(0.0, since + seconds - time.monotonic()))
     server.end(signal.SIGKILL)
 

@@ -224,20 +224,22 @@ def test_a_configuration_of_users(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "stated", "scheduler"),
+    ("sharing", "stated", "scheduler"),
     [
         ("", "", "flex"),
+        ("[pools]\nprod = 3\n", "", "fair"),
+        ("[pools]\nprod = 3\n", "scheduler = 'flex'\n", "flex"),
         ("[service.users.ann]\n", "", "fair"),
         ("[service.users.ann]\n", "scheduler = 'flex'\n", "flex"),
         ("[service.users.ann]\n", "objective = {penalty = 'tardiness'}\n", "flex"),
     ],
 )
-def test_users_share_by_weight_unless_the_file_says_otherwise(
-    tmp_path: Path, users: str, stated: str, scheduler: str
+def test_pools_and_users_share_by_weight_unless_the_file_says_otherwise(
+    tmp_path: Path, sharing: str, stated: str, scheduler: str
 ) -> None:
-    """`flex` would serve the many equal jobs of one user before those of the others."""
+    """`flex` would serve the many equal jobs of one of them before those of the others."""
     file = tmp_path / "slotwise.toml"
-    file.write_text(stated + users)
+    file.write_text(stated + sharing)
     assert settings_of(file, {}).scheduler == scheduler
     assert settings_of(file, {"scheduler": "fifo"}).scheduler == "fifo"
 

@@ -24,7 +24,7 @@ from slotwise.service.wire import service_folder
 from slotwise.workload.file import read_sharing
 
 OF_TEAM = "fair"
-"""The scheduler of a service with users, if they state no objective, which it would ignore.
+"""The scheduler of a service with users or pools, without an objective, which it would ignore.
 
 `flex` serves equal jobs by arrival: a pool without a min share waits for the jobs of others.
 """
@@ -164,12 +164,13 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
         "scheduler": options.pop("scheduler", None),
         **{name: value for name, value in given.items() if value is not None},
     }
-    has_objective = "objective" in defaults.workload
-    if service and service.users and not has_objective and stated["scheduler"] is None:
+    has_objective, has_pools = (name in defaults.workload for name in ("objective", "pools"))
+    is_team = has_pools or bool(service and service.users)
+    if is_team and not has_objective and stated["scheduler"] is None:
         stated["scheduler"] = OF_TEAM
     of_network = {name: stated.pop(name, None) for name in OF_NETWORK}
     pools, objective, preemption = read_sharing(defaults.workload)
-    if "pools" not in defaults.workload:
+    if not has_pools:
         pools = ()
     stated |= {
         "drain_seconds": service and service.drain,
