@@ -72,7 +72,7 @@ def kill_and_start(server: RunningServer, moment: random.Random) -> None:
     seconds = moment.choice([moment.uniform(0, 0.1), moment.uniform(0, 2), 2])
     if seconds == 2:
         until(server.is_ready)
-        since, seconds = time.monotonic(), moment.uniform(0, 2)
+        since, seconds = time.monotonic(), moment.uniform(0, 4)
     time.sleep(max(0.0, since + seconds - time.monotonic()))
     server.end(signal.SIGKILL)
 
