@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import itemgetter
@@ -36,10 +35,11 @@ class FirstFit:
         if phase.needs:
             most = max(phase.needs, key=lambda name: phase.needs[name] / totals[name])
             amount = snapshot.spare.amount
-            hosts.sort(key=lambda host: -amount(host, most))  # Stable: then by position.
+            free = {host: -amount(host, most) for host in hosts}
+            hosts.sort(key=free.__getitem__)  # Stable: then by position.
         found: list[tuple[float, int, str]] = []
         for host in islice(filter(can_use, hosts), LOOK_AT_HOSTS):
-            running = sorted(self._on(host), key=_ENDS)
+            running = self._by_end(host)
             last = self._enough(phase, host, running)
             if last is not None:
                 ends = max(snapshot.now, running[last - 1].ends) if last else snapshot.now
@@ -53,16 +53,28 @@ class FirstFit:
         request to fit, have ended.
         """
         snapshot, kind = self._snapshot, keeper.pool.slot_kind
-        oldest = sorted(self._on(host), key=_STARTED)
+        slots = snapshot.free(kind).get(host, 0)
+        if snapshot.reserved(kind):
+            return self._beside(keeper, host, slots)
+        known, key = snapshot.tasks_on(host).known, (kind, keeper.width, keeper.needs, slots)
+        if key not in known:
+            known[key] = self._beside(keeper, host, slots)
+        found: tuple[int, Resources] = known[key]
+        return found
+
+    def _beside(self, keeper: PhaseState, host: str, slots: int) -> tuple[int, Resources]:
+        kind, oldest = keeper.pool.slot_kind, self._snapshot.tasks_on(host).by_start
         count = self._enough(keeper, host, oldest)
         if count is None:
             return 0, NOTHING
-        slots = snapshot.free(kind).get(host, 0) - keeper.width
-        amounts = Counter(snapshot.spare.free(host))
+        slots -= keeper.width
+        amounts = dict(self._snapshot.spare.free(host))
         for one in oldest[:count]:
             slots += one.slots if one.kind == kind else 0
-            amounts.update(one.needs)
-        amounts.subtract(keeper.needs)
+            for name, amount in one.needs.pairs:
+                amounts[name] = amounts.get(name, 0) + amount
+        for name, amount in keeper.needs.pairs:
+            amounts[name] = amounts.get(name, 0) - amount
         if GPU in keeper.needs:
             amounts[GPU] = 0  # It is not known which devices will be free together.
         return max(0, slots), Resources({name: max(0, n) for name, n in amounts.items()})
@@ -90,16 +102,14 @@ class FirstFit:
                     return count
         return None
 
-    def _on(self, host: str) -> Sequence[TaskOnHost]:
-        """The tasks that run on a host with resources; those that stop may end at once."""
+    def _by_end(self, host: str) -> Sequence[TaskOnHost]:
+        """The tasks that run on a host by their ends; those that stop may end at once."""
         tasks = self._snapshot.tasks_on(host)
-        if any(one.phase.stopping for one in tasks):
+        if any(one.phase.stopping for one in tasks.by_end):
             now = self._snapshot.now
-            return [
+            found = [
                 one._replace(ends=now) if one.task in one.phase.stopping else one
-                for one in tasks
+                for one in tasks.by_start
             ]
-        return tasks
-
-
-_STARTED, _ENDS = itemgetter(0), itemgetter(1)  # of a `TaskOnHost`
+            return sorted(found, key=itemgetter(1))
+        return tasks.by_end

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 from math import inf
+from operator import itemgetter
 
 from slotwise.core.cluster import MAX_SLOTS
 from slotwise.core.decisions import Defer
@@ -67,24 +68,23 @@ class WideTaskReservations:
             for phase in snapshot.wide(kind)
             if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
         ]
-        promises = snapshot.promises
-        self._due_at = {p.id: self._due(p) for p in self._wide if p.pending}
+        waiting = [phase for phase in self._wide if phase.pending]
+        due_at = [self._due(phase) for phase in waiting]
+        self._due_at = {p.id: due for p, due in zip(waiting, due_at, strict=True)}
+        now, first = snapshot.now, snapshot.promises.comes_first
         found = [
-            (not promises.comes_first(p), -p.overdue, self._due_at[p.id], p.order, p)
-            for p in self._wide
-            if p.pending
+            (not first(p), -p.overdue, due, p.order, p)
+            for p, due in zip(waiting, due_at, strict=True)
+            if due <= now
         ]
-        self.due: list[PhaseState] = [
-            phase
-            for *_, due, _, phase in sorted(found, key=lambda one: one[:4])
-            if due <= snapshot.now
-        ]
-        self._place = {phase.id: place for place, phase in enumerate(self.due)}
+        found.sort(key=itemgetter(0, 1, 2, 3))
+        self.due: list[PhaseState] = [one[4] for one in found]
+        self._place = {phase: place for place, phase in enumerate(self.due)}
         self._noted: list[PhaseState] = []
-        waiting = [one for *_, due, _, one in found if due < inf and one.unit == 1]
-        self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - len(waiting)
+        ones = [1 for p, due in zip(waiting, due_at, strict=True) if due < inf and p.unit == 1]
+        self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - len(ones)
         self._first_fit = FirstFit(snapshot)
-        self._nowhere: dict[tuple[str, Resources], bool] = {}
+        self._nowhere: dict[int, bool] = {}
         self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._keepers: dict[tuple[str, str], PhaseState] = {}
@@ -101,10 +101,10 @@ class WideTaskReservations:
         """
         backlogged = self._snapshot.backlogged(slot_kind)
         if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
-            first = [p for p in self.due if p.pool.slot_kind == slot_kind]
+            first = [p for p in self.due if p.slot_kind == slot_kind and not self._rests(p)]
             return filter(self._may_launch, chain(first, self._not_due(slot_kind)))
         phases = list(filter(self._may_launch, backlogged))
-        return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
+        return sorted(phases, key=lambda p: (-p.overdue, self._turn(p)))
 
     def _may_launch(self, phase: PhaseState) -> bool:
         """Whether its pools have room for a task; a phase may wait for room of a resource."""
@@ -116,22 +116,35 @@ class WideTaskReservations:
 
     def _not_due(self, slot_kind: str) -> Iterator[PhaseState]:
         """The others in their order: first all while waits may begin, then those that fit."""
-        backlogged, passed = self._snapshot.backlogged(slot_kind), set(self._place)
-        rest: Iterator[PhaseState] = (p for p in backlogged if p.id not in self._place)
+        backlogged, due = self._snapshot.backlogged(slot_kind), self._place
+        rest: Iterator[PhaseState] = (p for p in backlogged if p not in due)
+        passed = set[PhaseState]()
         for phase in islice(rest, LOOK_AT):
             if len(self._noted) >= self._waits_left:
                 rest = chain((phase,), rest)
                 break
-            passed.add(phase.id)
-            yield phase
+            passed.add(phase)
+            if not self._rests(phase):
+                yield phase
         by_needs = self._snapshot.by_needs(slot_kind)
         fitting = self._fitting(slot_kind, by_needs)
         few = list(islice((p for needs in fitting for p in by_needs[needs]), LOOK_AT))
         if len(few) < LOOK_AT:  # These are all of them: the others need not be passed over.
-            few = [p for p in few if p.id not in passed]
+            few = [p for p in few if p not in passed and p not in due]
             yield from self._snapshot.in_order(slot_kind, few)
         else:
             yield from (p for p in rest if p.needs in fitting)
+
+    def _rests(self, phase: PhaseState) -> bool:
+        """Whether it is offered no host, and begins no wait: it need not be looked at."""
+        return (
+            self._fits_nowhere(phase)
+            and (
+                phase.deferred_until is not None
+                or not (_lacks(phase) > SLOTS or self._near_after(phase))
+            )
+            and not self._snapshot.promises.open  # They count how many they refuse.
+        )
 
     def _fitting(self, slot_kind: str, by_needs: PhasesByNeeds) -> Set[Resources]:
         """What phases that are not due need, without that for which no host is offered.
@@ -170,7 +183,7 @@ class WideTaskReservations:
     def _may_fit(self, alike: Collection[PhaseState]) -> bool:
         """Whether some of these phases, which need the same, may be offered a host."""
         for phase in islice(alike, LOOK_AT):
-            if phase.id not in self._place:
+            if phase not in self._place:
                 return not self._is_like_others(phase) or bool(self._open_for(phase))
         return len(alike) > LOOK_AT
 
@@ -211,7 +224,7 @@ class WideTaskReservations:
 
         For a gang these hosts hold all of its tasks, or there are none.
         """
-        if self._fits_nowhere(slot_kind, phase.needs) or self.is_barred(phase):
+        if self._fits_nowhere(phase) or self.is_barred(phase):
             return {}
         if self._is_like_others(phase):
             return self._open_for(phase)
@@ -222,25 +235,25 @@ class WideTaskReservations:
             return {}
         return hosts
 
-    def _fits_nowhere(self, slot_kind: str, needs: Resources) -> bool:
+    def _fits_nowhere(self, phase: PhaseState) -> bool:
         """Whether no host with free slots has what a task needs."""
-        key = slot_kind, needs
-        if key not in self._nowhere:
-            self._nowhere[key] = (
+        key = id(phase.request)  # Most phases that need the same share it.
+        found = self._nowhere.get(key)
+        if found is None:
+            kind, needs, snapshot = phase.slot_kind, phase.needs, self._snapshot
+            found = self._nowhere[key] = (
                 len(needs) > 0
-                and not self._snapshot.reserved(slot_kind)
-                and self._snapshot.spare.hosts_for(needs).isdisjoint(
-                    self._snapshot.free(slot_kind)
-                )
+                and not snapshot.reserved(kind)
+                and snapshot.spare.hosts_for(needs).isdisjoint(snapshot.free(kind))
             )
-        return self._nowhere[key]
+        return found
 
     def _is_like_others(self, phase: PhaseState) -> bool:
         """Whether it is offered the same hosts as others that are not due and need the same."""
         return (
             phase.unit == 1
             and not phase.phase.hosts
-            and phase.id not in self._place
+            and phase not in self._place
             and not phase.overdue
             and not self._snapshot.reserved(phase.pool.slot_kind)
         )
@@ -486,9 +499,9 @@ class WideTaskReservations:
         first = self._snapshot.promises.comes_first
         if phase.overdue > keeper.overdue or (first(phase) and not first(keeper)):
             return False
-        return self._turn(keeper.id) < self._turn(phase.id)
+        return self._turn(keeper) < self._turn(phase)
 
-    def _turn(self, phase: PhaseId) -> int:
+    def _turn(self, phase: PhaseState) -> int:
         return self._place.get(phase, len(self._place))
 
     def _has_host(self, phase: PhaseState) -> bool:
