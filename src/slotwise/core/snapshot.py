@@ -116,6 +116,7 @@ class Snapshot:
         self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(hosts.free)
         self.promises = OpenPromises(self._jobs.phases_of)
+        self._waits_kept: Any = None
 
     _learned: Learned
     _default_work: float
@@ -175,6 +176,15 @@ class Snapshot:
     def wide(self, slot_kind: str) -> Collection[PhaseState]:
         """Those of them that take several slots at once, or wait for other resources."""
         return self._jobs.wide[slot_kind].values()
+
+    def kept_waits(self) -> tuple[Any, Collection[PhaseState]]:
+        """What was read of the waits, and the phases that have changed since; else None."""
+        changed = self._jobs.waits_changed
+        return (None, ()) if changed is None else (self._waits_kept, changed)
+
+    def keep_waits(self, read: Any, changed: Iterable[PhaseState] = ()) -> None:
+        """Keep what was read of the waits; it says nothing yet of those that have changed."""
+        self._waits_kept, self._jobs.waits_changed = read, dict.fromkeys(changed)
 
     def by_needs(self, slot_kind: str) -> PhasesByNeeds:
         """The ready phases by what their tasks need beside slots."""

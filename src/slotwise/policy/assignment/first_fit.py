@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 from operator import itemgetter
 
 from slotwise.core.phase_state import PhaseState
@@ -39,12 +40,25 @@ class FirstFit:
             hosts.sort(key=free.__getitem__)  # Stable: then by position.
         found: list[tuple[float, int, str]] = []
         for host in islice(filter(can_use, hosts), LOOK_AT_HOSTS):
+            ends = self._fits_from(phase, host)
+            if ends is not None:
+                found.append((max(snapshot.now, ends), position[host], host))
+        return min(found)[2] if found else None
+
+    def _fits_from(self, phase: PhaseState, host: str) -> float | None:
+        """When a task is expected to fit on a host; in the past if it fits now. None: never."""
+        tasks, kind = self._snapshot.tasks_on(host), phase.pool.slot_kind
+        if self._snapshot.reserved(kind) or any(one.phase.stopping for one in tasks.by_end):
             running = self._by_end(host)
             last = self._enough(phase, host, running)
-            if last is not None:
-                ends = max(snapshot.now, running[last - 1].ends) if last else snapshot.now
-                found.append((ends, position[host], host))
-        return min(found)[2] if found else None
+            return None if last is None else running[last - 1].ends if last else -inf
+        key = -1, kind, phase.width, phase.needs, self._snapshot.free(kind).get(host, 0)
+        if key not in tasks.known:
+            last = self._enough(phase, host, tasks.by_end)
+            ends = None if last is None else tasks.by_end[last - 1].ends if last else -inf
+            tasks.known[key] = ends
+        known: float | None = tasks.known[key]
+        return known
 
     def beside(self, keeper: PhaseState, host: str) -> tuple[int, Resources]:
         """The slots of its kind, and the other resources, that a keeper leaves on a host.

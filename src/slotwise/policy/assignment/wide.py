@@ -45,6 +45,15 @@ LOOK_SECONDS = 1.0
 """The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
 
 
+Turn = tuple[bool, int, float, int, PhaseState]
+"""The place of a phase whose wait is due in the order of these: the smallest comes first."""
+
+
+def _at_once(phase: PhaseState) -> float:
+    """No wait for slots near the input."""
+    return 0.0
+
+
 class WideTaskReservations:
     """The waits of wide phases at one instant, and the hosts that they keep.
 
@@ -58,40 +67,101 @@ class WideTaskReservations:
     """
 
     def __init__(
-        self, snapshot: Snapshot, near_after: Callable[[PhaseState], float] = lambda phase: 0.0
+        self, snapshot: Snapshot, near_after: Callable[[PhaseState], float] = _at_once
     ) -> None:
         """`near_after`: seconds for which a phase waits for slots near its input."""
         self._snapshot, self._near_after = snapshot, near_after
+        self._noted: list[PhaseState] = []
+        self._first_fit = FirstFit(snapshot)
+        self._nowhere: dict[int, bool] = {}
+        self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
+        self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
+        self._hosted: dict[PhaseId, bool] = {}
+        if not self._read_changes():
+            self._read_all()
+        self._place = {phase: place for place, phase in enumerate(self.due)}
+        self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - self._waiting
+
+    def _read_all(self) -> None:
+        """Read all waits, and find who keeps which hosts."""
+        snapshot = self._snapshot
         self._wide = [
             phase
             for kind in snapshot.cluster.capacity
             for phase in snapshot.wide(kind)
             if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
         ]
-        waiting = [phase for phase in self._wide if phase.pending]
-        due_at = [self._due(phase) for phase in waiting]
-        self._due_at = {p.id: due for p, due in zip(waiting, due_at, strict=True)}
-        now, first = snapshot.now, snapshot.promises.comes_first
-        found = [
-            (not first(p), -p.overdue, due, p.order, p)
-            for p, due in zip(waiting, due_at, strict=True)
-            if due <= now
-        ]
-        found.sort(key=itemgetter(0, 1, 2, 3))
+        self._due_at = {p: self._due(p) for p in self._wide if p.pending}
+        found = sorted(self._turns(self._due_at), key=_ORDER)
         self.due: list[PhaseState] = [one[4] for one in found]
         self._place = {phase: place for place, phase in enumerate(self.due)}
-        self._noted: list[PhaseState] = []
-        ones = [1 for p, due in zip(waiting, due_at, strict=True) if due < inf and p.unit == 1]
-        self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - len(ones)
-        self._first_fit = FirstFit(snapshot)
-        self._nowhere: dict[int, bool] = {}
-        self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
-        self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
+        self._waiting = len([p for p, due in self._due_at.items() if due < inf and p.unit == 1])
         self._keepers: dict[tuple[str, str], PhaseState] = {}
-        self._hosted: dict[PhaseId, bool] = {}
         for phase in self.due:
             if phase.may_launch and snapshot.promises.permits(phase):
                 self._keep(phase)
+        if self._are_simple() and all(map(_is_simple, self._wide)):
+            self._keep_read(found)
+
+    def _read_changes(self) -> bool:
+        """The same from the last reading and what has changed since; False if it cannot be."""
+        kept, changed = self._snapshot.kept_waits()
+        if kept is None or not self._are_simple():
+            return False
+        found, self._keepers = list(kept[0]), dict(kept[1])
+        wide = self._snapshot.wide
+        self._wide = [
+            phase
+            for kind in (self._snapshot.cluster.capacity if changed else ())
+            for phase in wide(kind)
+            if phase in changed
+        ]
+        if not all(map(_is_simple, self._wide)):
+            return False
+        if changed:
+            found = [one for one in found if one[4] not in changed]
+            self._keepers = {at: p for at, p in self._keepers.items() if p not in changed}
+        self._due_at = {p: self._due(p) for p in self._wide if p.pending}
+        if new := self._turns(self._due_at):
+            found = sorted([*found, *new], key=_ORDER)
+        self._waiting, self.due = len(found), [one[4] for one in found]
+        self._place = {phase: place for place, phase in enumerate(self.due)}
+        for *_, phase in new:
+            if (phase.slot_kind, phase.kept_host) in self._keepers:
+                return False  # Who comes first keeps it.
+            if phase.may_launch:
+                self._keep(phase)
+        if changed:
+            self._keep_read(found)
+        return True
+
+    def _turns(self, due_at: Mapping[PhaseState, float]) -> list[Turn]:
+        """The places in the order of those whose waits are due."""
+        now, first = self._snapshot.now, self._snapshot.promises.comes_first
+        return [
+            (not first(p), -p.overdue, due, p.order, p)
+            for p, due in due_at.items()
+            if due <= now
+        ]
+
+    def _are_simple(self) -> bool:
+        """Whether only a change of a phase itself changes its wait, if it is simple, too."""
+        snapshot = self._snapshot
+        return (
+            self._near_after is _at_once
+            and not snapshot.promises.open
+            and not any(map(snapshot.overdue, snapshot.cluster.capacity))
+        )
+
+    def _keep_read(self, found: Sequence[Turn]) -> None:
+        """Let the snapshot keep what was read, without those whose waits must go on.
+
+        The others keep a host, or hold what they are allocated.
+        """
+        keep = {*self._keepers.values()}
+        changed = [one for *_, one in found if one not in keep or one.deferred_until is None]
+        kept = [one for one in found if one[4] not in changed] if changed else found
+        self._snapshot.keep_waits((kept, dict(self._keepers)), changed)
 
     def in_order(self, slot_kind: str) -> Iterable[PhaseState]:
         """The phases that may launch: of overdue pools, then those that are due, then all.
@@ -311,7 +381,7 @@ class WideTaskReservations:
         for phase in phases:
             if not phase.pending:
                 continue
-            due, until = self._due_at.get(phase.id), phase.deferred_until
+            due, until = self._due_at.get(phase), phase.deferred_until
             if due is None:
                 due = self._due(phase)
             since = now if phase.deferred_since is None else phase.deferred_since
@@ -517,6 +587,14 @@ class WideTaskReservations:
         found = sum(host.amounts.times(phase.request) for host in hosts) >= needed
         self._hosted[phase.id] = found
         return found
+
+
+_ORDER = itemgetter(0, 1, 2, 3)  # of a `Turn`
+
+
+def _is_simple(phase: PhaseState) -> bool:
+    """Whether a phase keeps the host that its wait names, whatever happens to others."""
+    return phase.unit == 1 and not (phase.is_limited or phase.is_gang)
 
 
 def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
