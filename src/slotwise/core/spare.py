@@ -34,9 +34,7 @@ class Spare:
     The free part of each device is known, so that tasks that get parts share devices and others
     get whole ones. `hosts_for` costs O(hosts) for a new request, and afterwards O(changes since
     it was last asked); `take` and `give_back` cost O(names and devices of the request).
-    Where no host has resources, nothing is counted. Most requests that fit nowhere are above
-    the largest free amount of a resource, which costs O(1) to know; O(hosts) after a change of
-    the host that has it.
+    Where no host has resources, nothing is counted.
 
     tasks_read  what a snapshot has read of the tasks on a host, kept until others run there
     """
@@ -48,7 +46,6 @@ class Spare:
         self.tasks_read: dict[str, Any] = {}
         self._changed: list[str] = []  # hosts, in the order in which their amounts changed
         self._known: dict[Resources, tuple[int, set[str]]] = {}
-        self._largest: dict[str, int] = {}  # the free amounts on any host, until they shrink
         self._free: dict[str, Resources] = {}  # by host, since they were read
         for host in hosts:
             self.add(host)
@@ -60,7 +57,6 @@ class Spare:
             amounts = dict(host.resources)
             self._devices[host.name] = [UNIT] * (amounts.pop(GPU, 0) // UNIT)
             self._amounts[host.name], self._tasks[host.name] = amounts, {}
-            self._largest.clear()
             self._note(host.name)
 
     def forget(self, host: str) -> None:
@@ -68,7 +64,6 @@ class Spare:
         if self._amounts.pop(host, None) is not None:
             del self._devices[host], self._tasks[host]
             self.tasks_read.pop(host, None)
-            self._largest.clear()
             self._note(host)
 
     def holds(self, host: str, request: Resources) -> bool:
@@ -98,23 +93,15 @@ class Spare:
         ]
         return min(found)
 
-    def exceeds(self, request: Resources) -> bool:
-        """Whether a request needs more of some resource than any host has free.
-
-        If not, it may still fit nowhere: other hosts may lack other resources.
-        """
-        largest = self._largest
-        for name, amount in request.pairs:
-            if name not in largest:
-                largest[name] = max([self.amount(host, name) for host in self._amounts] or [0])
-            if largest[name] < amount:
-                return True
-        return False
+    def largest(self, name: str, hosts: Iterable[str]) -> int:
+        """The largest free amount of a resource on one of these hosts."""
+        if name == GPU:
+            return max([sum(self._devices.get(host, ())) for host in hosts], default=0)
+        amounts = self._amounts
+        return max([amounts[host].get(name, 0) for host in hosts if host in amounts], default=0)
 
     def hosts_for(self, request: Resources) -> Set[str]:
         """The hosts where a request fits now."""
-        if self.exceeds(request):
-            return frozenset()
         at = len(self._changed)
         since, hosts = self._known.get(request, (-1, set[str]()))
         if since < 0 or at - since > len(self._amounts):
@@ -205,10 +192,6 @@ class Spare:
                     left[resource] = left[resource] - amount
             assert self.free(name) == Resources(left), "each amount is held or free"
             assert all(amount >= 0 for amount in left.values()), "no host is exceeded"
-        for resource, largest in self._largest.items():
-            assert largest == max(
-                [self.amount(host, resource) for host in self._amounts] or [0]
-            )
         for request, (since, hosts_then) in self._known.items():
             if since == len(self._changed):
                 now = {host for host in self._amounts if self.holds(host, request)}
@@ -225,17 +208,6 @@ class Spare:
             else:
                 amounts[name] += sign * amount
         self._note(host)
-        for name, amount in request.pairs:
-            self._note_amount(host, name, -sign * amount)
-
-    def _note_amount(self, host: str, name: str, taken: int) -> None:
-        """Keep the largest amount, if it is known, after so much was taken on a host."""
-        largest, now = self._largest.get(name), self.amount(host, name)
-        if largest is not None:
-            if now > largest:
-                self._largest[name] = now
-            elif now + taken == largest > now:  # Other hosts may have as much.
-                del self._largest[name]
 
     def _note(self, host: str) -> None:
         self._free.pop(host, None)

@@ -14,7 +14,7 @@ the proofs that each wait ends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from math import inf
 from operator import itemgetter
@@ -25,7 +25,7 @@ from slotwise.core.job import PhaseId
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import path_to
-from slotwise.core.resources import NOTHING, Resources
+from slotwise.core.resources import GPU, NOTHING, Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.assignment.first_fit import FirstFit
@@ -74,6 +74,7 @@ class WideTaskReservations:
         self._noted: list[PhaseState] = []
         self._first_fit = FirstFit(snapshot)
         self._nowhere: dict[int, bool] = {}
+        self._largest: dict[tuple[str, str], int] = {}
         self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._hosted: dict[PhaseId, bool] = {}
@@ -203,20 +204,21 @@ class WideTaskReservations:
             few = [p for p in few if p not in passed and p not in due]
             yield from self._snapshot.in_order(slot_kind, few)
         else:
-            yield from (p for p in rest if p.needs in fitting)
+            able = set(fitting)
+            yield from (p for p in rest if p.needs in able)
 
     def _rests(self, phase: PhaseState) -> bool:
         """Whether it is offered no host, and begins no wait: it need not be looked at."""
-        return (
-            self._fits_nowhere(phase)
-            and (
-                phase.deferred_until is not None
-                or not (_lacks(phase) > SLOTS or self._near_after(phase))
-            )
-            and not self._snapshot.promises.open  # They count how many they refuse.
-        )
+        if not (self._nowhere.get(id(phase.request)) or self._fits_nowhere(phase)):
+            return False
+        if phase.deferred_until is None and (
+            phase.allocated - phase.running + phase.slots_on_lost_hosts > SLOTS
+            or self._near_after is not _at_once
+        ):
+            return False
+        return not self._snapshot.promises.open  # They count how many they refuse.
 
-    def _fitting(self, slot_kind: str, by_needs: PhasesByNeeds) -> Set[Resources]:
+    def _fitting(self, slot_kind: str, by_needs: PhasesByNeeds) -> Collection[Resources]:
         """What phases that are not due need, without that for which no host is offered.
 
         Of many different needs, some may be left for which none is.
@@ -227,8 +229,8 @@ class WideTaskReservations:
         if (rooms := self._rooms(slot_kind)) is not None:
             found = [needs for needs in found if any(_within(needs, room) for room in rooms)]
         if len(found) > MANY_NEEDS:
-            return set(found)
-        return {needs for needs in found if self._may_fit(by_needs[needs])}
+            return found
+        return [needs for needs in found if self._may_fit(by_needs[needs])]
 
     def _rooms(self, slot_kind: str) -> list[dict[str, int]] | None:
         """What each pool with a backlog may still hold of the resources that it limits.
@@ -261,12 +263,18 @@ class WideTaskReservations:
         """The largest amount of each resource that is offered on a host with free slots."""
         free, reserved = self._snapshot.free(slot_kind), self._snapshot.reserved(slot_kind)
         most: dict[str, int] = {}
-        for host in {**free, **reserved}:
-            keeper = None if host in reserved else self._keeper(slot_kind, host, True)
-            amounts = self._snapshot.spare.free(host)
-            left = amounts if keeper is None else self._left_of(keeper, host, slot_kind)
+        keepers = {host for _, host in self._keepers}
+        amounts_of = self._snapshot.spare.free
+        for host in {**free, **reserved} if reserved else free:
+            keeper = None
+            if host in keepers and host not in reserved:
+                keeper = self._keeper(slot_kind, host, True)
+            left = amounts = amounts_of(host)
+            if keeper is not None:
+                left = self._left_of(keeper, host, slot_kind)
             for name, amount in amounts.pairs:
-                most[name] = max(most.get(name, 0), min(amount, left.get(name, 0)))
+                if amount > most.get(name, 0):
+                    most[name] = max(most.get(name, 0), min(amount, left.get(name, 0)))
         return most
 
     def _left_of(self, keeper: PhaseState, host: str, slot_kind: str) -> Resources:
@@ -310,13 +318,27 @@ class WideTaskReservations:
         key = id(phase.request)  # Most phases that need the same share it.
         found = self._nowhere.get(key)
         if found is None:
-            kind, needs, snapshot = phase.slot_kind, phase.needs, self._snapshot
-            found = self._nowhere[key] = (
-                len(needs) > 0
-                and not snapshot.reserved(kind)
-                and snapshot.spare.hosts_for(needs).isdisjoint(snapshot.free(kind))
-            )
+            found = self._nowhere[key] = self._exceeds_all(phase.slot_kind, phase.needs)
         return found
+
+    def _exceeds_all(self, slot_kind: str, needs: Resources) -> bool:
+        """Whether no host with free slots has what is needed; O(hosts) once for each name."""
+        free, spare, largest = (
+            self._snapshot.free(slot_kind),
+            self._snapshot.spare,
+            self._largest,
+        )
+        if not needs.pairs or self._snapshot.reserved(slot_kind):
+            return False
+        for name, amount in needs.pairs:
+            most = largest.get((slot_kind, name))
+            if most is None:
+                most = largest[slot_kind, name] = spare.largest(name, free)
+            if most < amount:
+                return True
+        if len(needs.pairs) == 1 and GPU not in needs:
+            return False  # The host that has most has enough.
+        return spare.hosts_for(needs).isdisjoint(free)
 
     def _is_like_others(self, phase: PhaseState) -> bool:
         """Whether it is offered the same hosts as others that are not due and need the same."""
