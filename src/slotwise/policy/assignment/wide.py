@@ -155,7 +155,7 @@ class WideTaskReservations:
         )
 
     def _keep_read(self, found: Sequence[Turn]) -> None:
-        """Let the snapshot keep what was read, without those whose waits must go on.
+        """Let the snapshot keep what was read, without those whose waits must continue.
 
         The others keep a host, or hold what they are allocated.
         """
