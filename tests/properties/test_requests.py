@@ -203,10 +203,9 @@ def test_decisions_do_not_depend_on_what_is_kept_between_them(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wide, "HOSTS_A_WAIT", hosts_a_wait)
         log = log_of()
-        reading, tasks_on = wide.WideTaskReservations, Snapshot.tasks_on
-        patch.setattr(reading, "_read_changes", lambda self: False)
-        patch.setattr(reading, "_rests", lambda self, phase: False)
-        patch.setattr(reading, "_exceeds_all", _fits_on_no_host)
+        tasks_on = Snapshot.tasks_on
+        patch.setattr(wide, "_at_once", lambda phase: 0.0)
+        patch.setattr(wide.WideTaskReservations, "_exceeds_all", _fits_on_no_host)
         patch.setattr(ReadyPhases, "requests", lambda self: self.columns().request)
 
         def without_findings(self: Snapshot, host: str) -> TasksOnHost:

@@ -101,7 +101,9 @@ class FirstFit:
         None if it does not fit even then.
         """
         snapshot, kind = self._snapshot, phase.pool.slot_kind
-        slots = snapshot.free(kind).get(host, 0) + reserved_for(snapshot, phase, host, None)
+        slots = snapshot.free(kind).get(host, 0)
+        if snapshot.reserved(kind):
+            slots += reserved_for(snapshot, phase, host, None)
         free = snapshot.spare.free(host) if phase.needs else NOTHING
         lacks = {name: amount - free.get(name, 0) for name, amount in phase.needs.pairs}
         for count, one in enumerate((None, *running)):

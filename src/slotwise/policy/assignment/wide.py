@@ -54,6 +54,11 @@ def _at_once(phase: PhaseState) -> float:
     return 0.0
 
 
+def _never(phase: PhaseState) -> bool:
+    """No phase is left out."""
+    return False
+
+
 class WideTaskReservations:
     """The waits of wide phases at one instant, and the hosts that they keep.
 
@@ -75,12 +80,17 @@ class WideTaskReservations:
         self._first_fit = FirstFit(snapshot)
         self._nowhere: dict[int, bool] = {}
         self._largest: dict[tuple[str, str], int] = {}
+        self._able: dict[tuple[str, Resources], Mapping[str, int]] = {}
         self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._hosted: dict[PhaseId, bool] = {}
+        # Phases that are offered nothing and begin no wait need not be looked at, unless
+        # promises count how many they refuse, or they wait for slots near their input.
+        self._passes_over = near_after is _at_once and not snapshot.promises.open
         if not self._read_changes():
             self._read_all()
         self._place = {phase: place for place, phase in enumerate(self.due)}
+        self._kept_hosts = {host for _, host in self._keepers}
         self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - self._waiting
 
     def _read_all(self) -> None:
@@ -148,11 +158,8 @@ class WideTaskReservations:
     def _are_simple(self) -> bool:
         """Whether only a change of a phase itself changes its wait, if it is simple, too."""
         snapshot = self._snapshot
-        return (
-            self._near_after is _at_once
-            and not snapshot.promises.open
-            and not any(map(snapshot.overdue, snapshot.cluster.capacity))
-        )
+        is_overdue = any(map(snapshot.overdue, snapshot.cluster.capacity))
+        return self._passes_over and not is_overdue
 
     def _keep_read(self, found: Sequence[Turn]) -> None:
         """Let the snapshot keep what was read, without those whose waits must continue.
@@ -172,7 +179,12 @@ class WideTaskReservations:
         """
         backlogged = self._snapshot.backlogged(slot_kind)
         if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
-            first = [p for p in self.due if p.slot_kind == slot_kind and not self._rests(p)]
+            hidden = self._fits_nowhere if self._passes_over else _never
+            first = [
+                p
+                for p in self.due
+                if p.slot_kind == slot_kind and (p.deferred_until is None or not hidden(p))
+            ]
             return filter(self._may_launch, chain(first, self._not_due(slot_kind)))
         phases = list(filter(self._may_launch, backlogged))
         return sorted(phases, key=lambda p: (-p.overdue, self._turn(p)))
@@ -187,36 +199,34 @@ class WideTaskReservations:
 
     def _not_due(self, slot_kind: str) -> Iterator[PhaseState]:
         """The others in their order: first all while waits may begin, then those that fit."""
-        backlogged, due = self._snapshot.backlogged(slot_kind), self._place
-        rest: Iterator[PhaseState] = (p for p in backlogged if p not in due)
-        passed = set[PhaseState]()
-        for phase in islice(rest, LOOK_AT):
-            if len(self._noted) >= self._waits_left:
+        due, noted, nowhere = self._place, self._noted, self._nowhere
+        rest: Iterator[PhaseState] = iter(self._snapshot.backlogged(slot_kind))
+        passed: list[PhaseState] = []
+        for phase in rest:
+            if phase in due:
+                continue
+            if len(passed) >= LOOK_AT or len(noted) >= self._waits_left:
                 rest = chain((phase,), rest)
                 break
-            passed.add(phase)
-            if not self._rests(phase):
+            passed.append(phase)
+            is_hidden = nowhere.get(id(phase.request))
+            if is_hidden is None:
+                is_hidden = self._fits_nowhere(phase)
+            if not (is_hidden and self._passes_over) or (
+                phase.deferred_until is None
+                and phase.allocated - phase.running + phase.slots_on_lost_hosts > SLOTS
+            ):
                 yield phase
         by_needs = self._snapshot.by_needs(slot_kind)
         fitting = self._fitting(slot_kind, by_needs)
         few = list(islice((p for needs in fitting for p in by_needs[needs]), LOOK_AT))
         if len(few) < LOOK_AT:  # These are all of them: the others need not be passed over.
-            few = [p for p in few if p not in passed and p not in due]
+            seen = {*due, *passed} if few else {}
+            few = [p for p in few if p not in seen]
             yield from self._snapshot.in_order(slot_kind, few)
         else:
             able = set(fitting)
-            yield from (p for p in rest if p.needs in able)
-
-    def _rests(self, phase: PhaseState) -> bool:
-        """Whether it is offered no host, and begins no wait: it need not be looked at."""
-        if not (self._nowhere.get(id(phase.request)) or self._fits_nowhere(phase)):
-            return False
-        if phase.deferred_until is None and (
-            phase.allocated - phase.running + phase.slots_on_lost_hosts > SLOTS
-            or self._near_after is not _at_once
-        ):
-            return False
-        return not self._snapshot.promises.open  # They count how many they refuse.
+            yield from (p for p in rest if p.needs in able and p not in due)
 
     def _fitting(self, slot_kind: str, by_needs: PhasesByNeeds) -> Collection[Resources]:
         """What phases that are not due need, without that for which no host is offered.
@@ -256,18 +266,19 @@ class WideTaskReservations:
         """Whether some of these phases, which need the same, may be offered a host."""
         for phase in islice(alike, LOOK_AT):
             if phase not in self._place:
-                return not self._is_like_others(phase) or bool(self._open_for(phase))
+                if not self._is_like_others(phase):
+                    return True
+                return not self._fits_nowhere(phase) and bool(self._open_for(phase))
         return len(alike) > LOOK_AT
 
     def _most_offered(self, slot_kind: str) -> dict[str, int]:
         """The largest amount of each resource that is offered on a host with free slots."""
         free, reserved = self._snapshot.free(slot_kind), self._snapshot.reserved(slot_kind)
         most: dict[str, int] = {}
-        keepers = {host for _, host in self._keepers}
         amounts_of = self._snapshot.spare.free
         for host in {**free, **reserved} if reserved else free:
             keeper = None
-            if host in keepers and host not in reserved:
+            if host in self._kept_hosts and host not in reserved:
                 keeper = self._keeper(slot_kind, host, True)
             left = amounts = amounts_of(host)
             if keeper is not None:
@@ -306,7 +317,7 @@ class WideTaskReservations:
             return {}
         if self._is_like_others(phase):
             return self._open_for(phase)
-        hosts = free_for(self._snapshot, phase, self if self._keepers else None)
+        hosts = self._free_for(phase)
         if phase.width > 1:
             hosts = {host: count for host, count in hosts.items() if count >= phase.width}
         if phase.is_gang and places(phase, hosts.values()) < phase.pending:
@@ -354,8 +365,23 @@ class WideTaskReservations:
         """The hosts that are offered to all such phases."""
         key = phase.pool.slot_kind, phase.needs, phase.width
         if key not in self._open:
-            self._open[key] = free_for(self._snapshot, phase, self if self._keepers else None)
+            self._open[key] = self._free_for(phase)
         return self._open[key]
+
+    def _free_for(self, phase: PhaseState) -> Mapping[str, int]:
+        """The free slots of each host for a phase, without what is kept from it."""
+        snapshot, kind, needs = self._snapshot, phase.slot_kind, phase.needs
+        if not needs or phase.phase.hosts or phase.is_gang or snapshot.reserved(kind):
+            return free_for(snapshot, phase, self if self._keepers else None)
+        if (kind, needs) not in self._able:  # As `free_for`, once for all that need the same.
+            able, free = snapshot.spare.hosts_for(needs), snapshot.free(kind)
+            some = {} if able.isdisjoint(free) else free
+            self._able[kind, needs] = {host: n for host, n in some.items() if host in able}
+        hosts = self._able[kind, needs]
+        if self._kept_hosts.isdisjoint(hosts):
+            return hosts
+        left = ((host, self.left(phase, host, count)) for host, count in hosts.items())
+        return {host: count for host, count in left if count}
 
     def is_barred(self, phase: PhaseState) -> bool:
         """Whether its launches would take room in a pool that a phase before it needs."""
@@ -518,19 +544,19 @@ class WideTaskReservations:
 
         None if other phases keep all that it could use.
         """
-        kind, could_use = phase.pool.slot_kind, self._usable(phase)
+        kind, could_use, lost = phase.pool.slot_kind, self._usable(phase), self._snapshot.lost
 
         def can_keep(host: str) -> bool:
-            return (
-                (kind, host) not in self._keepers
-                and host not in self._snapshot.lost
-                and self.keeper(phase, host) is None
-                and could_use(host)
-            )
+            if host in self._kept_hosts and (
+                (kind, host) in self._keepers or self.keeper(phase, host)
+            ):
+                return False
+            return host not in lost and could_use(host)
 
         host = self._first_fit.host(phase, can_keep)
         if host is not None:
             self._keepers[kind, host] = phase
+            self._kept_hosts.add(host)
         return host
 
     def left(self, phase: PhaseState, host: str, slots: int) -> int:
@@ -560,11 +586,12 @@ class WideTaskReservations:
         """Whether one more of its tasks could run on a host if all other phases left it."""
         own = Counter(launch.host for _, launch in phase.attempts())
         own.update(host for host, _ in phase.stops())
-        hosts = self._snapshot.cluster.by_name
+        hosts, request = self._snapshot.cluster.by_name, phase.request
 
         def could_use(host: str) -> bool:
+            amounts, runs = hosts[host].amounts, own.get(host, 0)
             return (
-                own[host] < hosts[host].amounts.times(phase.request)
+                (amounts.times(request) > runs if runs else amounts.holds(request))
                 and phase.allows(host)
                 and not (phase.is_pinned and not phase.next_task_on((host,)))
             )
@@ -588,8 +615,11 @@ class WideTaskReservations:
 
     def _precedes(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a phase that is due comes before another one, which may be due, too."""
-        first = self._snapshot.promises.comes_first
-        if phase.overdue > keeper.overdue or (first(phase) and not first(keeper)):
+        promises = self._snapshot.promises
+        if phase.overdue > keeper.overdue:
+            return False
+        first = promises.comes_first
+        if promises.open and first(phase) and not first(keeper):
             return False
         return self._turn(keeper) < self._turn(phase)
 
