@@ -67,8 +67,17 @@ class Spare:
             self._note(host)
 
     def holds(self, host: str, request: Resources) -> bool:
-        """Whether a request fits into what a host has free."""
-        return self.times(host, request) > 0
+        """Whether a request, not empty, fits into what a host has free."""
+        amounts = self._amounts.get(host)
+        if amounts is None:
+            return False
+        for name, amount in request.pairs:
+            if name == GPU:
+                if not devices_for(self._devices[host], amount):
+                    return False
+            elif amounts.get(name, 0) < amount:
+                return False
+        return True
 
     def times(self, host: str, request: Resources, more: Sequence[Resources] = ()) -> int:
         """How many of these requests, not empty, fit on a host at once.
