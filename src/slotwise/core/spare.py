@@ -102,6 +102,12 @@ class Spare:
         ]
         return min(found)
 
+    def amounts(self, name: str) -> dict[str, int]:
+        """The free amount of a resource on each host that has resources."""
+        if name == GPU:
+            return {host: sum(devices) for host, devices in self._devices.items()}
+        return {host: amounts.get(name, 0) for host, amounts in self._amounts.items()}
+
     def largest(self, name: str, hosts: Iterable[str]) -> int:
         """The largest free amount of a resource on one of these hosts."""
         if name == GPU:

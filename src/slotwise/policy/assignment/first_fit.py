@@ -35,9 +35,8 @@ class FirstFit:
             return None
         if phase.needs:
             most = max(phase.needs, key=lambda name: phase.needs[name] / totals[name])
-            amount = snapshot.spare.amount
-            free = {host: -amount(host, most) for host in hosts}
-            hosts.sort(key=free.__getitem__)  # Stable: then by position.
+            free = snapshot.spare.amounts(most)
+            hosts.sort(key=lambda host: -free.get(host, 0))  # Stable: then by position.
         found: list[tuple[float, int, str]] = []
         for host in islice(filter(can_use, hosts), LOOK_AT_HOSTS):
             ends = self._fits_from(phase, host)

@@ -275,16 +275,20 @@ class WideTaskReservations:
         """The largest amount of each resource that is offered on a host with free slots."""
         free, reserved = self._snapshot.free(slot_kind), self._snapshot.reserved(slot_kind)
         most: dict[str, int] = {}
-        amounts_of = self._snapshot.spare.free
-        for host in {**free, **reserved} if reserved else free:
-            keeper = None
+        amounts_of, kept = self._snapshot.spare.free, list[str]()
+        for host in {**free, **reserved}:
             if host in self._kept_hosts and host not in reserved:
-                keeper = self._keeper(slot_kind, host, True)
-            left = amounts = amounts_of(host)
-            if keeper is not None:
-                left = self._left_of(keeper, host, slot_kind)
-            for name, amount in amounts.pairs:
+                kept.append(host)
+                continue
+            for name, amount in amounts_of(host).pairs:
                 if amount > most.get(name, 0):
+                    most[name] = amount
+        for host in kept:  # Most of them have less free than others offer.
+            amounts = amounts_of(host)
+            if any(amount > most.get(name, 0) for name, amount in amounts.pairs):
+                keeper = self._keeper(slot_kind, host, True)
+                left = amounts if keeper is None else self._left_of(keeper, host, slot_kind)
+                for name, amount in amounts.pairs:
                     most[name] = max(most.get(name, 0), min(amount, left.get(name, 0)))
         return most
 
