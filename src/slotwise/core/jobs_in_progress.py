@@ -94,8 +94,7 @@ class Jobs:
 
     def end_wait(self, phase: PhaseState) -> None:
         """A phase, after a launch, does not wait for resources."""
-        if phase.unit == 1:
-            self.wide[phase.slot_kind].pop(phase.id, None)
+        if phase.unit == 1 and self.wide[phase.slot_kind].pop(phase.id, None):
             self.note_wait(phase)
 
     def request_memory(self, phase: PhaseState) -> None:

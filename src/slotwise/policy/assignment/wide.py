@@ -348,6 +348,8 @@ class WideTaskReservations:
         for name, amount in needs.pairs:
             most = largest.get((slot_kind, name))
             if most is None:
+                if spare.holds(next(iter(free), ""), needs):
+                    return False  # As long as the cluster is not full, the first host has it.
                 most = largest[slot_kind, name] = spare.largest(name, free)
             if most < amount:
                 return True
