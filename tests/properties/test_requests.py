@@ -36,6 +36,7 @@ from slotwise.core.snapshot import Snapshot, TasksOnHost
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.assignment import wide
+from slotwise.policy.assignment.free_slots import Fitting
 from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
 
@@ -205,7 +206,7 @@ def test_decisions_do_not_depend_on_what_is_kept_between_them(
         log = log_of()
         tasks_on = Snapshot.tasks_on
         patch.setattr(wide, "_at_once", lambda phase: 0.0)
-        patch.setattr(wide.WideTaskReservations, "_exceeds_all", _fits_on_no_host)
+        patch.setattr(Fitting, "_exceeds_all", _fits_on_no_host)
         patch.setattr(ReadyPhases, "requests", lambda self: self.columns().request)
 
         def without_findings(self: Snapshot, host: str) -> TasksOnHost:
@@ -217,7 +218,7 @@ def test_decisions_do_not_depend_on_what_is_kept_between_them(
         assert log_of().turns == log.turns
 
 
-def _fits_on_no_host(self: wide.WideTaskReservations, slot_kind: str, needs: Resources) -> bool:
+def _fits_on_no_host(self: Fitting, slot_kind: str, needs: Resources) -> bool:
     snapshot = self._snapshot
     if not needs or snapshot.reserved(slot_kind):
         return False

@@ -94,7 +94,9 @@ class Jobs:
 
     def end_wait(self, phase: PhaseState) -> None:
         """A phase, after a launch, does not wait for resources."""
-        if phase.unit == 1 and self.wide[phase.slot_kind].pop(phase.id, None):
+        wide = self.wide[phase.slot_kind]
+        if phase.unit == 1 and phase.id in wide:
+            del wide[phase.id]
             self.note_wait(phase)
 
     def request_memory(self, phase: PhaseState) -> None:

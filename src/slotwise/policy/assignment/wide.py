@@ -25,11 +25,11 @@ from slotwise.core.job import PhaseId
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import path_to
-from slotwise.core.resources import GPU, NOTHING, Resources
+from slotwise.core.resources import NOTHING, Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.assignment.first_fit import FirstFit
-from slotwise.policy.assignment.free_slots import free_for, places, reclaimed_for
+from slotwise.policy.assignment.free_slots import Fitting, free_for, places, reclaimed_for
 
 LOOK_AT = 100
 """The number of phases whose waits may begin: the first ones in the order of service."""
@@ -78,9 +78,7 @@ class WideTaskReservations:
         self._snapshot, self._near_after = snapshot, near_after
         self._noted: list[PhaseState] = []
         self._first_fit = FirstFit(snapshot)
-        self._nowhere: dict[int, bool] = {}
-        self._largest: dict[tuple[str, str], int] = {}
-        self._able: dict[tuple[str, Resources], Mapping[str, int]] = {}
+        self._fitting = Fitting(snapshot)
         self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
         self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
         self._hosted: dict[PhaseId, bool] = {}
@@ -179,7 +177,7 @@ class WideTaskReservations:
         """
         backlogged = self._snapshot.backlogged(slot_kind)
         if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
-            hidden = self._fits_nowhere if self._passes_over else _never
+            hidden = self._fitting.nowhere if self._passes_over else _never
             first = [
                 p
                 for p in self.due
@@ -199,7 +197,7 @@ class WideTaskReservations:
 
     def _not_due(self, slot_kind: str) -> Iterator[PhaseState]:
         """The others in their order: first all while waits may begin, then those that fit."""
-        due, noted, nowhere = self._place, self._noted, self._nowhere
+        due, noted, nowhere = self._place, self._noted, self._fitting.known
         rest: Iterator[PhaseState] = iter(self._snapshot.backlogged(slot_kind))
         passed: list[PhaseState] = []
         for phase in rest:
@@ -211,14 +209,14 @@ class WideTaskReservations:
             passed.append(phase)
             is_hidden = nowhere.get(id(phase.request))
             if is_hidden is None:
-                is_hidden = self._fits_nowhere(phase)
+                is_hidden = self._fitting.nowhere(phase)
             if not (is_hidden and self._passes_over) or (
                 phase.deferred_until is None
                 and phase.allocated - phase.running + phase.slots_on_lost_hosts > SLOTS
             ):
                 yield phase
         by_needs = self._snapshot.by_needs(slot_kind)
-        fitting = self._fitting(slot_kind, by_needs)
+        fitting = self._needs_that_fit(slot_kind, by_needs)
         few = list(islice((p for needs in fitting for p in by_needs[needs]), LOOK_AT))
         if len(few) < LOOK_AT:  # These are all of them: the others need not be passed over.
             seen = {*due, *passed} if few else {}
@@ -228,7 +226,7 @@ class WideTaskReservations:
             able = set(fitting)
             yield from (p for p in rest if p.needs in able and p not in due)
 
-    def _fitting(self, slot_kind: str, by_needs: PhasesByNeeds) -> Collection[Resources]:
+    def _needs_that_fit(self, slot_kind: str, by_needs: PhasesByNeeds) -> Collection[Resources]:
         """What phases that are not due need, without that for which no host is offered.
 
         Of many different needs, some may be left for which none is.
@@ -268,7 +266,7 @@ class WideTaskReservations:
             if phase not in self._place:
                 if not self._is_like_others(phase):
                     return True
-                return not self._fits_nowhere(phase) and bool(self._open_for(phase))
+                return not self._fitting.nowhere(phase) and bool(self._open_for(phase))
         return len(alike) > LOOK_AT
 
     def _most_offered(self, slot_kind: str) -> dict[str, int]:
@@ -317,7 +315,7 @@ class WideTaskReservations:
 
         For a gang these hosts hold all of its tasks, or there are none.
         """
-        if self._fits_nowhere(phase) or self.is_barred(phase):
+        if self._fitting.nowhere(phase) or self.is_barred(phase):
             return {}
         if self._is_like_others(phase):
             return self._open_for(phase)
@@ -327,35 +325,6 @@ class WideTaskReservations:
         if phase.is_gang and places(phase, hosts.values()) < phase.pending:
             return {}
         return hosts
-
-    def _fits_nowhere(self, phase: PhaseState) -> bool:
-        """Whether no host with free slots has what a task needs."""
-        key = id(phase.request)  # Most phases that need the same share it.
-        found = self._nowhere.get(key)
-        if found is None:
-            found = self._nowhere[key] = self._exceeds_all(phase.slot_kind, phase.needs)
-        return found
-
-    def _exceeds_all(self, slot_kind: str, needs: Resources) -> bool:
-        """Whether no host with free slots has what is needed; O(hosts) once for each name."""
-        free, spare, largest = (
-            self._snapshot.free(slot_kind),
-            self._snapshot.spare,
-            self._largest,
-        )
-        if not needs.pairs or self._snapshot.reserved(slot_kind):
-            return False
-        for name, amount in needs.pairs:
-            most = largest.get((slot_kind, name))
-            if most is None:
-                if spare.holds(next(iter(free), ""), needs):
-                    return False  # As long as the cluster is not full, the first host has it.
-                most = largest[slot_kind, name] = spare.largest(name, free)
-            if most < amount:
-                return True
-        if len(needs.pairs) == 1 and GPU not in needs:
-            return False  # The host that has most has enough.
-        return spare.hosts_for(needs).isdisjoint(free)
 
     def _is_like_others(self, phase: PhaseState) -> bool:
         """Whether it is offered the same hosts as others that are not due and need the same."""
@@ -379,11 +348,7 @@ class WideTaskReservations:
         snapshot, kind, needs = self._snapshot, phase.slot_kind, phase.needs
         if not needs or phase.phase.hosts or phase.is_gang or snapshot.reserved(kind):
             return free_for(snapshot, phase, self if self._keepers else None)
-        if (kind, needs) not in self._able:  # As `free_for`, once for all that need the same.
-            able, free = snapshot.spare.hosts_for(needs), snapshot.free(kind)
-            some = {} if able.isdisjoint(free) else free
-            self._able[kind, needs] = {host: n for host, n in some.items() if host in able}
-        hosts = self._able[kind, needs]
+        hosts = self._fitting.hosts(kind, needs)
         if self._kept_hosts.isdisjoint(hosts):
             return hosts
         left = ((host, self.left(phase, host, count)) for host, count in hosts.items())
