@@ -54,11 +54,6 @@ def _at_once(phase: PhaseState) -> float:
     return 0.0
 
 
-def _never(phase: PhaseState) -> bool:
-    """No phase is left out."""
-    return False
-
-
 class WideTaskReservations:
     """The waits of wide phases at one instant, and the hosts that they keep.
 
@@ -177,12 +172,10 @@ class WideTaskReservations:
         """
         backlogged = self._snapshot.backlogged(slot_kind)
         if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
-            hidden = self._fitting.nowhere if self._passes_over else _never
-            first = [
-                p
-                for p in self.due
-                if p.slot_kind == slot_kind and (p.deferred_until is None or not hidden(p))
-            ]
+            first = [p for p in self.due if p.slot_kind == slot_kind]
+            if self._passes_over:
+                nowhere = self._fitting.nowhere
+                first = [p for p in first if p.deferred_until is None or not nowhere(p)]
             return filter(self._may_launch, chain(first, self._not_due(slot_kind)))
         phases = list(filter(self._may_launch, backlogged))
         return sorted(phases, key=lambda p: (-p.overdue, self._turn(p)))
