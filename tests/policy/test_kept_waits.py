@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotwise.core.cluster import Cluster, Host
@@ -35,6 +35,7 @@ EVENTS = 30
 POOLS = (Pool("a"), Pool("b", weight=2.0), Pool("limited", slots_max=5))
 
 
+@example(5626080, "fair", 1)  # A task of a phase ends whose wait a failure has ended.
 @settings(max_examples=examples(40, slow=1000))
 @given(
     st.integers(0, 10**9), st.sampled_from(["fifo", "fair", "flex"]), st.sampled_from([1, 2, 4])

@@ -258,7 +258,7 @@ class State(Snapshot):
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
             self._demand_changed(phase)
         self._settle_end(phase, launch)
-        if phase.deferred_since is not None:
+        if phase.is_wide and phase.id in self._jobs.wide[phase.slot_kind]:
             self._jobs.note_wait(phase)
         if phase.successors:
             self._unblock_successors(phase, task, launch.host)
