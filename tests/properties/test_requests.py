@@ -30,9 +30,13 @@ from slotwise.core.events import TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
 from slotwise.core.pools import PoolTree
+from slotwise.core.ready_phases import ReadyPhases
+from slotwise.core.resources import Resources
+from slotwise.core.snapshot import Snapshot, TasksOnHost
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.assignment import wide
+from slotwise.policy.assignment.free_slots import Fitting
 from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
 
@@ -183,6 +187,42 @@ def test_decisions_do_not_depend_on_how_many_requests_differ(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wide, "MANY_NEEDS", 0)
         assert log_of().turns == log.turns
+
+
+@given(cases(), st.sampled_from([1, 4]))
+@settings(max_examples=EXAMPLES)
+def test_decisions_do_not_depend_on_what_is_kept_between_them(
+    simulated: Callable[..., Any], case: Case, hosts_a_wait: int
+) -> None:
+    """They are those of reading all waits, requests and hosts again at each decision."""
+
+    def log_of() -> Log:
+        return simulated(
+            case.jobs, case.cluster, case.pools, simulation=case.simulation, **case.options
+        ).log
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wide, "HOSTS_A_WAIT", hosts_a_wait)
+        log = log_of()
+        tasks_on = Snapshot.tasks_on
+        patch.setattr(wide, "_at_once", lambda phase: 0.0)
+        patch.setattr(Fitting, "_exceeds_all", _fits_on_no_host)
+        patch.setattr(ReadyPhases, "requests", lambda self: self.columns().request)
+
+        def without_findings(self: Snapshot, host: str) -> TasksOnHost:
+            tasks = tasks_on(self, host)
+            tasks.known.clear()
+            return tasks
+
+        patch.setattr(Snapshot, "tasks_on", without_findings)
+        assert log_of().turns == log.turns
+
+
+def _fits_on_no_host(self: Fitting, slot_kind: str, needs: Resources) -> bool:
+    snapshot = self._snapshot
+    if not needs or snapshot.reserved(slot_kind):
+        return False
+    return not any(snapshot.spare.holds(host, needs) for host in snapshot.free(slot_kind))
 
 
 def check_resources(case: Case, log: Log) -> None:

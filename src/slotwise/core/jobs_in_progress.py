@@ -35,6 +35,8 @@ class Jobs:
     by_needs   the same by what their tasks need beside slots
     wide       those of them that take several slots at once, and those that wait for other
                resources; `has_wide`: whether some ready phase is wide
+    waits_changed  those that joined or left these, or began or ended a task meanwhile, since
+               the waits were read; None: all of them may have changed
     completed  when each job was done that succeeded in this turn
     failed     why each job has failed that was given up in this turn
     stops      the stops of jobs for pools within the last hour
@@ -53,6 +55,7 @@ class Jobs:
         self.ready: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in kinds}
         self.wide: dict[str, dict[PhaseId, PhaseState]] = {kind: {} for kind in self.ready}
         self._wide_ready, self.has_wide = 0, False
+        self.waits_changed: dict[PhaseState, None] | None = None
         self.by_needs: dict[str, PhasesByNeeds] = {}
         self.completed: dict[str, float] = {}
         self.failed: dict[str, str] = {}
@@ -82,11 +85,19 @@ class Jobs:
         """A ready phase waits from now on for resources that it was not offered."""
         if phase.is_ready and phase.is_wide:
             self.wide[phase.slot_kind][phase.id] = phase
+            self.note_wait(phase)
+
+    def note_wait(self, phase: PhaseState) -> None:
+        """A phase that waits for resources, or did, has changed."""
+        if self.waits_changed is not None:
+            self.waits_changed[phase] = None
 
     def end_wait(self, phase: PhaseState) -> None:
         """A phase, after a launch, does not wait for resources."""
-        if phase.unit == 1:
-            self.wide[phase.slot_kind].pop(phase.id, None)
+        wide = self.wide[phase.slot_kind]
+        if phase.unit == 1 and phase.id in wide:
+            del wide[phase.id]
+            self.note_wait(phase)
 
     def request_memory(self, phase: PhaseState) -> None:
         """From now on tasks of a phase request what is known of their memory."""
@@ -353,6 +364,7 @@ class Jobs:
             self._add_needs(phase)
         if phase.unit > 1:
             self.wide[phase.slot_kind][phase.id] = phase
+            self.note_wait(phase)
         if phase.job_share is not None and not phase.is_ready:
             phase.job_share.ready += 1
         phase.is_ready = True
@@ -362,7 +374,8 @@ class Jobs:
         if self.ready[phase.slot_kind].pop(phase.id, None):
             self._in_order[phase.slot_kind].remove(phase)
             self._remove_needs(phase)
-        self.wide[phase.slot_kind].pop(phase.id, None)
+        if self.wide[phase.slot_kind].pop(phase.id, None):
+            self.note_wait(phase)
         if phase.job_share is not None and phase.is_ready:
             phase.job_share.ready -= 1
         phase.is_ready = False

@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.phase_work import AS_STATED, NEVER
 from slotwise.core.pool_state import PoolState
 from slotwise.core.pools import ShareKey
-from slotwise.core.resources import Resources
+from slotwise.core.resources import Resources, table
 
 _ORDER = attrgetter("order")
 
@@ -64,6 +67,37 @@ def _row(phase: PhaseState) -> tuple[object, ...]:
     )
 
 
+class Requests(list[Resources]):
+    """A column of requests, with the same as numbers.
+
+    names    of all resources that are requested, sorted
+    amounts  a row for each request, with a column for each name
+    slots    the slots that each request has of the kind of the phases
+    """
+
+    __slots__ = ("amounts", "names", "slots")
+
+    def __init__(
+        self, requests: Sequence[Resources], slot_kind: str, kept: RequestTable | None = None
+    ) -> None:
+        """`kept`: the table of these requests, where it is known."""
+        super().__init__(requests)
+        names, amounts = kept or _tabulated(requests)
+        used = np.flatnonzero(amounts.any(axis=0))
+        self.names = [names[column] for column in used.tolist()]
+        self.slots = amounts[:, names.index(slot_kind)]
+        self.amounts = amounts if len(used) == len(names) else amounts[:, used]
+
+
+RequestTable = tuple[list[str], npt.NDArray[np.int64]]
+"""Names, sorted, and for each request a row of amounts."""
+
+
+def _tabulated(requests: Sequence[Resources]) -> RequestTable:
+    amounts = table(requests)
+    return list(amounts), np.array(list(amounts.values()), np.int64).T
+
+
 class ReadyPhases:
     """The ready phases that use one kind of slot, in order of arrival.
 
@@ -81,6 +115,7 @@ class ReadyPhases:
         self._learned_at = NEVER
         self._columns = ReadyColumns.empty()
         self._is_read = False
+        self._requests: RequestTable | None = None  # since they were read
 
     @property
     def phases(self) -> list[PhaseState]:
@@ -92,10 +127,23 @@ class ReadyPhases:
         self._is_read = True
         return self._columns
 
+    def requests(self) -> Requests:
+        """The column of requests, with their amounts; there must be some."""
+        requests, first = self._columns.request, self._columns.phase[0]
+        if self._requests is None:
+            self._requests = _tabulated(requests)
+        return Requests(requests, first.slot_kind, self._requests)
+
     def add(self, phase: PhaseState) -> None:
         """A phase becomes ready."""
         self._count(phase, 1)
         place = self._place(phase)
+        if self._requests is not None:
+            names, amounts = self._requests
+            row = [phase.request.get(name, 0) for name in names]
+            is_known = phase.request.keys() <= set(names)
+            inserted = (names, np.insert(amounts, place, row, axis=0)) if is_known else None
+            self._requests = inserted
         for column, value in zip(self._own(), _row(phase), strict=True):
             column.insert(place, value)
 
@@ -103,12 +151,14 @@ class ReadyPhases:
         """A phase is not ready any more."""
         self._count(phase, -1)
         place = self._place(phase)
+        if self._requests is not None:
+            self._requests = self._requests[0], np.delete(self._requests[1], place, axis=0)
         for column in self._own():
             del column[place]
 
     def refresh(self, phase: PhaseState) -> None:
         """The job, the pool or the request of a ready phase was replaced."""
-        place = self._place(phase)
+        place, self._requests = self._place(phase), None
         for column, value in zip(self._own(), _row(phase), strict=True):
             column[place] = value
 
@@ -130,6 +180,10 @@ class ReadyPhases:
         assert self._columns.phase == sorted(phases, key=_ORDER)
         rows = list(zip(*self._columns, strict=True))
         assert rows == list(map(_row, self.phases)), "columns are up to date"
+        if self._requests is not None and phases:
+            kept, new = self.requests(), Requests(self._columns.request, phases[0].slot_kind)
+            assert kept.names == new.names, "the names of the resources are known"
+            assert np.array_equal(kept.amounts, new.amounts), "the amounts are up to date"
         counts = self.pinned, self.several, self.unstated, self.unlike
         again = ReadyPhases()
         for phase in phases:

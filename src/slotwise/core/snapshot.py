@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from heapq import heappop
 from math import inf
-from operator import attrgetter
-from typing import Literal, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, Literal, NamedTuple
 
 from slotwise.core.changes import Changes
 from slotwise.core.cluster import Cluster
@@ -43,6 +43,18 @@ class TaskOnHost(NamedTuple):
     needs: Resources
     phase: PhaseState
     task: int
+
+
+class TasksOnHost:
+    """The tasks that run on a host, in two orders, until others do.
+
+    known  what was found from them, and from what else is in the keys
+    """
+
+    def __init__(self, tasks: Iterable[TaskOnHost]) -> None:
+        self.by_start = sorted(tasks, key=itemgetter(0))
+        self.by_end = sorted(tasks, key=itemgetter(1))
+        self.known: dict[Any, Any] = {}
 
 
 class Snapshot:
@@ -104,6 +116,7 @@ class Snapshot:
         self._unbegun = UnbegunColumns(self._jobs.left)
         self._shares = SharesByKind(hosts.free)
         self.promises = OpenPromises(self._jobs.phases_of)
+        self._waits_kept: Any = None
 
     _learned: Learned
     _default_work: float
@@ -163,6 +176,15 @@ class Snapshot:
     def wide(self, slot_kind: str) -> Collection[PhaseState]:
         """Those of them that take several slots at once, or wait for other resources."""
         return self._jobs.wide[slot_kind].values()
+
+    def kept_waits(self) -> tuple[Any, Collection[PhaseState]]:
+        """What was read of the waits, and the phases that have changed since; else None."""
+        changed = self._jobs.waits_changed
+        return (None, ()) if changed is None else (self._waits_kept, changed)
+
+    def keep_waits(self, read: Any, changed: Iterable[PhaseState] = ()) -> None:
+        """Keep what was read of the waits; it says nothing yet of those that have changed."""
+        self._waits_kept, self._jobs.waits_changed = read, dict.fromkeys(changed)
 
     def by_needs(self, slot_kind: str) -> PhasesByNeeds:
         """The ready phases by what their tasks need beside slots."""
@@ -247,18 +269,19 @@ class Snapshot:
         """The shares of all pools in this kind of slot, outer ones first."""
         return self._shares.of[slot_kind].pools()
 
-    def tasks_on(self, host: str) -> Sequence[TaskOnHost]:
+    def tasks_on(self, host: str) -> TasksOnHost:
         """The tasks that run on a host with resources. They are read once until others do."""
         spare = self._hosts.spare
         if host not in spare.tasks_read:
-            spare.tasks_read[host] = found = []
+            found = []
             for (_, task), phase in spare.tasks(host):
                 assert isinstance(phase, PhaseState)
                 launch, started, speed = phase.launches[task]
                 ends = started + phase.work.expected(task) / speed
                 held = phase.slot_kind, phase.width, phase.held(launch)
                 found.append(TaskOnHost(started, ends, *held, phase, task))
-        known: Sequence[TaskOnHost] = spare.tasks_read[host]
+            spare.tasks_read[host] = TasksOnHost(found)
+        known: TasksOnHost = spare.tasks_read[host]
         return known
 
     def phases_of(self, job: str) -> Sequence[PhaseState]:

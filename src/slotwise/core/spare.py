@@ -46,11 +46,13 @@ class Spare:
         self.tasks_read: dict[str, Any] = {}
         self._changed: list[str] = []  # hosts, in the order in which their amounts changed
         self._known: dict[Resources, tuple[int, set[str]]] = {}
+        self._free: dict[str, Resources] = {}  # by host, since they were read
         for host in hosts:
             self.add(host)
 
     def add(self, host: Host) -> None:
         """Add a host on which nothing runs."""
+        self.tasks_read.pop(host.name, None)
         if host.resources:
             amounts = dict(host.resources)
             self._devices[host.name] = [UNIT] * (amounts.pop(GPU, 0) // UNIT)
@@ -65,8 +67,17 @@ class Spare:
             self._note(host)
 
     def holds(self, host: str, request: Resources) -> bool:
-        """Whether a request fits into what a host has free."""
-        return self.times(host, request) > 0
+        """Whether a request, not empty, fits into what a host has free."""
+        amounts = self._amounts.get(host)
+        if amounts is None:
+            return False
+        for name, amount in request.pairs:
+            if name == GPU:
+                if not devices_for(self._devices[host], amount):
+                    return False
+            elif amounts.get(name, 0) < amount:
+                return False
+        return True
 
     def times(self, host: str, request: Resources, more: Sequence[Resources] = ()) -> int:
         """How many of these requests, not empty, fit on a host at once.
@@ -90,6 +101,19 @@ class Spare:
             for name, amount in request.pairs
         ]
         return min(found)
+
+    def amounts(self, name: str) -> dict[str, int]:
+        """The free amount of a resource on each host that has resources."""
+        if name == GPU:
+            return {host: sum(devices) for host, devices in self._devices.items()}
+        return {host: amounts.get(name, 0) for host, amounts in self._amounts.items()}
+
+    def largest(self, name: str, hosts: Iterable[str]) -> int:
+        """The largest free amount of a resource on one of these hosts."""
+        if name == GPU:
+            return max([sum(self._devices.get(host, ())) for host in hosts], default=0)
+        amounts = self._amounts
+        return max([amounts[host].get(name, 0) for host in hosts if host in amounts], default=0)
 
     def hosts_for(self, request: Resources) -> Set[str]:
         """The hosts where a request fits now."""
@@ -165,10 +189,13 @@ class Spare:
 
     def free(self, host: str) -> Resources:
         """The free amounts of a host."""
-        amounts = dict(self._amounts.get(host, {}))
-        if devices := sum(self._devices.get(host, ())):
-            amounts[GPU] = devices
-        return Resources(amounts)
+        found = self._free.get(host)
+        if found is None:
+            amounts = dict(self._amounts.get(host, {}))
+            if devices := sum(self._devices.get(host, ())):
+                amounts[GPU] = devices
+            found = self._free[host] = Resources(amounts)
+        return found
 
     def check(self, hosts: Mapping[str, Host], held: Mapping[str, Sequence[Resources]]) -> None:
         """Assert that each host has free what it has and its tasks do not hold. For tests."""
@@ -198,6 +225,7 @@ class Spare:
         self._note(host)
 
     def _note(self, host: str) -> None:
+        self._free.pop(host, None)
         if len(self._changed) >= 2 * KEPT_REQUESTS:
             self._changed.clear()
             self._known.clear()

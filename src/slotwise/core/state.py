@@ -77,6 +77,10 @@ UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
 """Entries after which no policy decides anything else than before."""
 
 
+WAIT_FOR_ONE = frozenset({TaskFinished, Launch, Defer, LaunchDropped})
+"""Entries that change the waits for resources of their own phases at most."""
+
+
 class State(Snapshot):
     """All jobs, phases, slots and waits, as the result of events and decisions.
 
@@ -165,6 +169,8 @@ class State(Snapshot):
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
         self.has_changed = self.has_changed or entry.__class__ not in UNSEEN
+        if entry.__class__ not in WAIT_FOR_ONE:
+            self._jobs.waits_changed = None
         if self.promises.open:
             self.promises.note(entry)
         self._handlers[entry.__class__](entry)
@@ -252,6 +258,8 @@ class State(Snapshot):
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
             self._demand_changed(phase)
         self._settle_end(phase, launch)
+        if phase.is_wide and phase.id in self._jobs.wide[phase.slot_kind]:
+            self._jobs.note_wait(phase)
         if phase.successors:
             self._unblock_successors(phase, task, launch.host)
         for follower in phase.followers:
@@ -714,6 +722,7 @@ class State(Snapshot):
         if launch.host not in self._hosts.lost:
             self._of_kind[phase.slot_kind].settle(phase, -phase.width)
             return
+        self._jobs.waits_changed = None
         if self._let_go(launch.host):
             self._hosts_changed()
         else:

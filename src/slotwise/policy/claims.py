@@ -192,7 +192,7 @@ def kept_claims(
         deadline=() if ready.several or ready.unlike else columns.deadline,
     )
     if snapshot.has_requests(slot_kind):
-        claims = replace(claims, request=columns.request, totals=snapshot.totals)
+        claims = replace(claims, request=ready.requests(), totals=snapshot.totals)
     return columns.id, claims
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from slotwise.core.ready_phases import Requests
 from slotwise.core.resources import table
 from slotwise.policy.allocator import Claims
 from slotwise.policy.drf_lines import (
@@ -337,19 +338,31 @@ def _parts(claims: Claims) -> tuple[Floats, NDArray[np.intp], dict[str, tuple[in
     The totals are pairs of column and amount, by name; "" is all slots together. A request of
     what the cluster lacks is infinite.
     """
-    # Claims that request the same share one value: comparing by identity is fast.
-    keys = np.fromiter(map(id, claims.request), np.int64, len(claims))
-    _, first, use = np.unique(keys, return_index=True, return_inverse=True)
-    amounts = table([claims.request[n] for n in first.tolist()])
-    slots = np.array([claims.owner[n][1].slots for n in first.tolist()])
+    names, amounts, slots, use = _amounts(claims)
     totals = {"": (SLOTS_COLUMN, float(claims.capacity))}
-    parts = np.empty((len(first), 1 + len(amounts)))
+    parts = np.empty((len(amounts), 1 + len(names)))
     parts[:, SLOTS_COLUMN] = 1 / claims.capacity
-    for name, of_each in amounts.items():
+    for name, of_each in zip(names, amounts.T, strict=True):
         totals[name] = column, total = len(totals), float(claims.totals.get(name, 0))
-        each = np.array(of_each) / slots
+        each = of_each / slots
         parts[:, column] = each / total if total else np.where(each, inf, 0.0)
     return parts, use, totals
+
+
+def _amounts(
+    claims: Claims,
+) -> tuple[Sequence[str], NDArray[np.int64], NDArray[np.int64], NDArray[np.intp]]:
+    """The requested resources, a row of amounts and the slots of each kind of request, and the
+    kind of each claim. Where the amounts are kept, each request is a kind of its own."""
+    request = claims.request
+    if isinstance(request, Requests):
+        return request.names, request.amounts, request.slots, np.arange(len(claims))
+    # Claims that request the same share one value: comparing by identity is fast.
+    keys = np.fromiter(map(id, request), np.int64, len(claims))
+    _, first, use = np.unique(keys, return_index=True, return_inverse=True)
+    found = table([request[n] for n in first.tolist()])
+    slots = np.array([claims.owner[n][1].slots for n in first.tolist()])
+    return list(found), np.array(list(found.values()), np.int64).T, slots, use
 
 
 def _by_group(claims: Claims, order: Sequence[int]) -> list[NDArray[np.intp]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 from operator import itemgetter
 
 from slotwise.core.phase_state import PhaseState
@@ -35,16 +35,29 @@ class FirstFit:
             return None
         if phase.needs:
             most = max(phase.needs, key=lambda name: phase.needs[name] / totals[name])
-            amount = snapshot.spare.amount
-            hosts.sort(key=lambda host: -amount(host, most))  # Stable: then by position.
+            free = snapshot.spare.amounts(most)
+            hosts.sort(key=lambda host: -free.get(host, 0))  # Stable: then by position.
         found: list[tuple[float, int, str]] = []
         for host in islice(filter(can_use, hosts), LOOK_AT_HOSTS):
-            running = sorted(self._on(host), key=_ENDS)
-            last = self._enough(phase, host, running)
-            if last is not None:
-                ends = max(snapshot.now, running[last - 1].ends) if last else snapshot.now
-                found.append((ends, position[host], host))
+            ends = self._fits_from(phase, host)
+            if ends is not None:
+                found.append((max(snapshot.now, ends), position[host], host))
         return min(found)[2] if found else None
+
+    def _fits_from(self, phase: PhaseState, host: str) -> float | None:
+        """When a task is expected to fit on a host; in the past if it fits now. None: never."""
+        tasks, kind = self._snapshot.tasks_on(host), phase.pool.slot_kind
+        if self._snapshot.reserved(kind) or any(one.phase.stopping for one in tasks.by_end):
+            running = self._by_end(host)
+            last = self._enough(phase, host, running)
+            return None if last is None else running[last - 1].ends if last else -inf
+        key = -1, kind, phase.width, phase.needs, self._snapshot.free(kind).get(host, 0)
+        if key not in tasks.known:
+            last = self._enough(phase, host, tasks.by_end)
+            ends = None if last is None else tasks.by_end[last - 1].ends if last else -inf
+            tasks.known[key] = ends
+        known: float | None = tasks.known[key]
+        return known
 
     def beside(self, keeper: PhaseState, host: str) -> tuple[int, Resources]:
         """The slots of its kind, and the other resources, that a keeper leaves on a host.
@@ -53,16 +66,28 @@ class FirstFit:
         request to fit, have ended.
         """
         snapshot, kind = self._snapshot, keeper.pool.slot_kind
-        oldest = sorted(self._on(host), key=_STARTED)
+        slots = snapshot.free(kind).get(host, 0)
+        if snapshot.reserved(kind):
+            return self._beside(keeper, host, slots)
+        known, key = snapshot.tasks_on(host).known, (kind, keeper.width, keeper.needs, slots)
+        if key not in known:
+            known[key] = self._beside(keeper, host, slots)
+        found: tuple[int, Resources] = known[key]
+        return found
+
+    def _beside(self, keeper: PhaseState, host: str, slots: int) -> tuple[int, Resources]:
+        kind, oldest = keeper.pool.slot_kind, self._snapshot.tasks_on(host).by_start
         count = self._enough(keeper, host, oldest)
         if count is None:
             return 0, NOTHING
-        slots = snapshot.free(kind).get(host, 0) - keeper.width
-        amounts = Counter(snapshot.spare.free(host))
+        slots -= keeper.width
+        amounts = dict(self._snapshot.spare.free(host))
         for one in oldest[:count]:
             slots += one.slots if one.kind == kind else 0
-            amounts.update(one.needs)
-        amounts.subtract(keeper.needs)
+            for name, amount in one.needs.pairs:
+                amounts[name] = amounts.get(name, 0) + amount
+        for name, amount in keeper.needs.pairs:
+            amounts[name] = amounts.get(name, 0) - amount
         if GPU in keeper.needs:
             amounts[GPU] = 0  # It is not known which devices will be free together.
         return max(0, slots), Resources({name: max(0, n) for name, n in amounts.items()})
@@ -75,7 +100,9 @@ class FirstFit:
         None if it does not fit even then.
         """
         snapshot, kind = self._snapshot, phase.pool.slot_kind
-        slots = snapshot.free(kind).get(host, 0) + reserved_for(snapshot, phase, host, None)
+        slots = snapshot.free(kind).get(host, 0)
+        if snapshot.reserved(kind):
+            slots += reserved_for(snapshot, phase, host, None)
         free = snapshot.spare.free(host) if phase.needs else NOTHING
         lacks = {name: amount - free.get(name, 0) for name, amount in phase.needs.pairs}
         for count, one in enumerate((None, *running)):
@@ -90,16 +117,14 @@ class FirstFit:
                     return count
         return None
 
-    def _on(self, host: str) -> Sequence[TaskOnHost]:
-        """The tasks that run on a host with resources; those that stop may end at once."""
+    def _by_end(self, host: str) -> Sequence[TaskOnHost]:
+        """The tasks that run on a host by their ends; those that stop may end at once."""
         tasks = self._snapshot.tasks_on(host)
-        if any(one.phase.stopping for one in tasks):
+        if any(one.phase.stopping for one in tasks.by_end):
             now = self._snapshot.now
-            return [
+            found = [
                 one._replace(ends=now) if one.task in one.phase.stopping else one
-                for one in tasks
+                for one in tasks.by_start
             ]
-        return tasks
-
-
-_STARTED, _ENDS = itemgetter(0), itemgetter(1)  # of a `TaskOnHost`
+            return sorted(found, key=itemgetter(1))
+        return tasks.by_end

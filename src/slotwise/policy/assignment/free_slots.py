@@ -13,7 +13,7 @@ from typing import Protocol
 from slotwise.core.decisions import Launch
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState, path_to
-from slotwise.core.resources import Resources
+from slotwise.core.resources import GPU, Resources
 from slotwise.core.snapshot import Snapshot
 
 
@@ -84,6 +84,57 @@ def _free_slots(
         if slots := reserved_for(snapshot, phase, host, by):
             found[host] = found.get(host, 0) + slots
     return found
+
+
+class Fitting:
+    """Where requests fit on hosts with free slots, at one instant.
+
+    `nowhere` looks at the hosts once for each resource, and `hosts` once for each request.
+
+    known  what `nowhere` has found, by identity of `PhaseState.request`: most phases that need
+           the same share it
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.known: dict[int, bool] = {}
+        self._largest: dict[tuple[str, str], int] = {}
+        self._hosts: dict[tuple[str, Resources], Mapping[str, int]] = {}
+
+    def nowhere(self, phase: PhaseState) -> bool:
+        """Whether no host with free slots has what a task needs; False if some are reserved."""
+        key = id(phase.request)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._exceeds_all(phase.slot_kind, phase.needs)
+        return found
+
+    def _exceeds_all(self, slot_kind: str, needs: Resources) -> bool:
+        snapshot, largest = self._snapshot, self._largest
+        free, spare = snapshot.free(slot_kind), snapshot.spare
+        if not needs.pairs or snapshot.reserved(slot_kind):
+            return False
+        for name, amount in needs.pairs:
+            most = largest.get((slot_kind, name))
+            if most is None:
+                if spare.holds(next(iter(free), ""), needs):
+                    return False  # As long as the cluster is not full, the first host has it.
+                most = largest[slot_kind, name] = spare.largest(name, free)
+            if most < amount:
+                return True
+        if len(needs.pairs) == 1 and GPU not in needs:
+            return False  # The host that has most has enough.
+        return spare.hosts_for(needs).isdisjoint(free)
+
+    def hosts(self, slot_kind: str, needs: Resources) -> Mapping[str, int]:
+        """The hosts with free slots that have what is needed, and the number of their slots."""
+        key = slot_kind, needs
+        if key not in self._hosts:
+            able = self._snapshot.spare.hosts_for(needs)
+            free = self._snapshot.free(slot_kind)
+            some = {} if able.isdisjoint(free) else free
+            self._hosts[key] = {host: count for host, count in some.items() if host in able}
+        return self._hosts[key]
 
 
 def reserved_for(

@@ -14,9 +14,10 @@ the proofs that each wait ends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from math import inf
+from operator import itemgetter
 
 from slotwise.core.cluster import MAX_SLOTS
 from slotwise.core.decisions import Defer
@@ -28,7 +29,7 @@ from slotwise.core.resources import NOTHING, Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
 from slotwise.policy.assignment.first_fit import FirstFit
-from slotwise.policy.assignment.free_slots import free_for, places, reclaimed_for
+from slotwise.policy.assignment.free_slots import Fitting, free_for, places, reclaimed_for
 
 LOOK_AT = 100
 """The number of phases whose waits may begin: the first ones in the order of service."""
@@ -44,6 +45,15 @@ LOOK_SECONDS = 1.0
 """The least wait of a `Defer` that needs no wake-up, since the phase keeps slots already."""
 
 
+Turn = tuple[bool, int, float, int, PhaseState]
+"""The place of a phase whose wait is due in the order of these: the smallest comes first."""
+
+
+def _at_once(phase: PhaseState) -> float:
+    """No wait for slots near the input."""
+    return 0.0
+
+
 class WideTaskReservations:
     """The waits of wide phases at one instant, and the hosts that they keep.
 
@@ -57,41 +67,102 @@ class WideTaskReservations:
     """
 
     def __init__(
-        self, snapshot: Snapshot, near_after: Callable[[PhaseState], float] = lambda phase: 0.0
+        self, snapshot: Snapshot, near_after: Callable[[PhaseState], float] = _at_once
     ) -> None:
         """`near_after`: seconds for which a phase waits for slots near its input."""
         self._snapshot, self._near_after = snapshot, near_after
+        self._noted: list[PhaseState] = []
+        self._first_fit = FirstFit(snapshot)
+        self._fitting = Fitting(snapshot)
+        self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
+        self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
+        self._hosted: dict[PhaseId, bool] = {}
+        # Phases that are offered nothing and begin no wait need not be looked at, unless
+        # promises count how many they refuse, or they wait for slots near their input.
+        self._passes_over = near_after is _at_once and not snapshot.promises.open
+        if not self._read_changes():
+            self._read_all()
+        self._place = {phase: place for place, phase in enumerate(self.due)}
+        self._kept_hosts = {host for _, host in self._keepers}
+        self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - self._waiting
+
+    def _read_all(self) -> None:
+        """Read all waits, and find who keeps which hosts."""
+        snapshot = self._snapshot
         self._wide = [
             phase
             for kind in snapshot.cluster.capacity
             for phase in snapshot.wide(kind)
             if not (phase.is_gang and phase.running)  # Such a gang runs, or is being stopped.
         ]
-        promises = snapshot.promises
-        self._due_at = {p.id: self._due(p) for p in self._wide if p.pending}
-        found = [
-            (not promises.comes_first(p), -p.overdue, self._due_at[p.id], p.order, p)
-            for p in self._wide
-            if p.pending
-        ]
-        self.due: list[PhaseState] = [
-            phase
-            for *_, due, _, phase in sorted(found, key=lambda one: one[:4])
-            if due <= snapshot.now
-        ]
-        self._place = {phase.id: place for place, phase in enumerate(self.due)}
-        self._noted: list[PhaseState] = []
-        waiting = [one for *_, due, _, one in found if due < inf and one.unit == 1]
-        self._waits_left = max(1, len(snapshot.cluster.hosts) // HOSTS_A_WAIT) - len(waiting)
-        self._first_fit = FirstFit(snapshot)
-        self._nowhere: dict[tuple[str, Resources], bool] = {}
-        self._open: dict[tuple[str, Resources, int], Mapping[str, int]] = {}
-        self._beside: dict[tuple[str, str], tuple[int, Resources]] = {}
+        self._due_at = {p: self._due(p) for p in self._wide if p.pending}
+        found = sorted(self._turns(self._due_at), key=_ORDER)
+        self.due: list[PhaseState] = [one[4] for one in found]
+        self._place = {phase: place for place, phase in enumerate(self.due)}
+        self._waiting = len([p for p, due in self._due_at.items() if due < inf and p.unit == 1])
         self._keepers: dict[tuple[str, str], PhaseState] = {}
-        self._hosted: dict[PhaseId, bool] = {}
         for phase in self.due:
             if phase.may_launch and snapshot.promises.permits(phase):
                 self._keep(phase)
+        if self._are_simple() and all(map(_is_simple, self._wide)):
+            self._keep_read(found)
+
+    def _read_changes(self) -> bool:
+        """The same from the last reading and what has changed since; False if it cannot be."""
+        kept, changed = self._snapshot.kept_waits()
+        if kept is None or not self._are_simple():
+            return False
+        found, self._keepers = list(kept[0]), dict(kept[1])
+        wide = self._snapshot.wide
+        self._wide = [
+            phase
+            for kind in (self._snapshot.cluster.capacity if changed else ())
+            for phase in wide(kind)
+            if phase in changed
+        ]
+        if not all(map(_is_simple, self._wide)):
+            return False
+        if changed:
+            found = [one for one in found if one[4] not in changed]
+            self._keepers = {at: p for at, p in self._keepers.items() if p not in changed}
+        self._due_at = {p: self._due(p) for p in self._wide if p.pending}
+        if new := self._turns(self._due_at):
+            found = sorted([*found, *new], key=_ORDER)
+        self._waiting, self.due = len(found), [one[4] for one in found]
+        self._place = {phase: place for place, phase in enumerate(self.due)}
+        for *_, phase in new:
+            if (phase.slot_kind, phase.kept_host) in self._keepers:
+                return False  # Who comes first keeps it.
+            if phase.may_launch:
+                self._keep(phase)
+        if changed:
+            self._keep_read(found)
+        return True
+
+    def _turns(self, due_at: Mapping[PhaseState, float]) -> list[Turn]:
+        """The places in the order of those whose waits are due."""
+        now, first = self._snapshot.now, self._snapshot.promises.comes_first
+        return [
+            (not first(p), -p.overdue, due, p.order, p)
+            for p, due in due_at.items()
+            if due <= now
+        ]
+
+    def _are_simple(self) -> bool:
+        """Whether only a change of a phase itself changes its wait, if it is simple, too."""
+        snapshot = self._snapshot
+        is_overdue = any(map(snapshot.overdue, snapshot.cluster.capacity))
+        return self._passes_over and not is_overdue
+
+    def _keep_read(self, found: Sequence[Turn]) -> None:
+        """Let the snapshot keep what was read, without those whose waits must continue.
+
+        The others keep a host, or hold what they are allocated.
+        """
+        keep = {*self._keepers.values()}
+        changed = [one for *_, one in found if one not in keep or one.deferred_until is None]
+        kept = [one for one in found if one[4] not in changed] if changed else found
+        self._snapshot.keep_waits((kept, dict(self._keepers)), changed)
 
     def in_order(self, slot_kind: str) -> Iterable[PhaseState]:
         """The phases that may launch: of overdue pools, then those that are due, then all.
@@ -101,10 +172,13 @@ class WideTaskReservations:
         """
         backlogged = self._snapshot.backlogged(slot_kind)
         if not self._snapshot.overdue(slot_kind):  # As `sorted` below, but lazily.
-            first = [p for p in self.due if p.pool.slot_kind == slot_kind]
+            first = [p for p in self.due if p.slot_kind == slot_kind]
+            if self._passes_over:
+                nowhere = self._fitting.nowhere
+                first = [p for p in first if p.deferred_until is None or not nowhere(p)]
             return filter(self._may_launch, chain(first, self._not_due(slot_kind)))
         phases = list(filter(self._may_launch, backlogged))
-        return sorted(phases, key=lambda p: (-p.overdue, self._turn(p.id)))
+        return sorted(phases, key=lambda p: (-p.overdue, self._turn(p)))
 
     def _may_launch(self, phase: PhaseState) -> bool:
         """Whether its pools have room for a task; a phase may wait for room of a resource."""
@@ -116,24 +190,36 @@ class WideTaskReservations:
 
     def _not_due(self, slot_kind: str) -> Iterator[PhaseState]:
         """The others in their order: first all while waits may begin, then those that fit."""
-        backlogged, passed = self._snapshot.backlogged(slot_kind), set(self._place)
-        rest: Iterator[PhaseState] = (p for p in backlogged if p.id not in self._place)
-        for phase in islice(rest, LOOK_AT):
-            if len(self._noted) >= self._waits_left:
+        due, noted, nowhere = self._place, self._noted, self._fitting.known
+        rest: Iterator[PhaseState] = iter(self._snapshot.backlogged(slot_kind))
+        passed: list[PhaseState] = []
+        for phase in rest:
+            if phase in due:
+                continue
+            if len(passed) >= LOOK_AT or len(noted) >= self._waits_left:
                 rest = chain((phase,), rest)
                 break
-            passed.add(phase.id)
-            yield phase
+            passed.append(phase)
+            is_hidden = nowhere.get(id(phase.request))
+            if is_hidden is None:
+                is_hidden = self._fitting.nowhere(phase)
+            if not (is_hidden and self._passes_over) or (
+                phase.deferred_until is None
+                and phase.allocated - phase.running + phase.slots_on_lost_hosts > SLOTS
+            ):
+                yield phase
         by_needs = self._snapshot.by_needs(slot_kind)
-        fitting = self._fitting(slot_kind, by_needs)
+        fitting = self._needs_that_fit(slot_kind, by_needs)
         few = list(islice((p for needs in fitting for p in by_needs[needs]), LOOK_AT))
         if len(few) < LOOK_AT:  # These are all of them: the others need not be passed over.
-            few = [p for p in few if p.id not in passed]
+            seen = {*due, *passed} if few else {}
+            few = [p for p in few if p not in seen]
             yield from self._snapshot.in_order(slot_kind, few)
         else:
-            yield from (p for p in rest if p.needs in fitting)
+            able = set(fitting)
+            yield from (p for p in rest if p.needs in able and p not in due)
 
-    def _fitting(self, slot_kind: str, by_needs: PhasesByNeeds) -> Set[Resources]:
+    def _needs_that_fit(self, slot_kind: str, by_needs: PhasesByNeeds) -> Collection[Resources]:
         """What phases that are not due need, without that for which no host is offered.
 
         Of many different needs, some may be left for which none is.
@@ -144,8 +230,8 @@ class WideTaskReservations:
         if (rooms := self._rooms(slot_kind)) is not None:
             found = [needs for needs in found if any(_within(needs, room) for room in rooms)]
         if len(found) > MANY_NEEDS:
-            return set(found)
-        return {needs for needs in found if self._may_fit(by_needs[needs])}
+            return found
+        return [needs for needs in found if self._may_fit(by_needs[needs])]
 
     def _rooms(self, slot_kind: str) -> list[dict[str, int]] | None:
         """What each pool with a backlog may still hold of the resources that it limits.
@@ -170,20 +256,31 @@ class WideTaskReservations:
     def _may_fit(self, alike: Collection[PhaseState]) -> bool:
         """Whether some of these phases, which need the same, may be offered a host."""
         for phase in islice(alike, LOOK_AT):
-            if phase.id not in self._place:
-                return not self._is_like_others(phase) or bool(self._open_for(phase))
+            if phase not in self._place:
+                if not self._is_like_others(phase):
+                    return True
+                return not self._fitting.nowhere(phase) and bool(self._open_for(phase))
         return len(alike) > LOOK_AT
 
     def _most_offered(self, slot_kind: str) -> dict[str, int]:
         """The largest amount of each resource that is offered on a host with free slots."""
         free, reserved = self._snapshot.free(slot_kind), self._snapshot.reserved(slot_kind)
         most: dict[str, int] = {}
+        amounts_of, kept = self._snapshot.spare.free, list[str]()
         for host in {**free, **reserved}:
-            keeper = None if host in reserved else self._keeper(slot_kind, host, True)
-            amounts = self._snapshot.spare.free(host)
-            left = amounts if keeper is None else self._left_of(keeper, host, slot_kind)
-            for name, amount in amounts.pairs:
-                most[name] = max(most.get(name, 0), min(amount, left.get(name, 0)))
+            if host in self._kept_hosts and host not in reserved:
+                kept.append(host)
+                continue
+            for name, amount in amounts_of(host).pairs:
+                if amount > most.get(name, 0):
+                    most[name] = amount
+        for host in kept:  # Most of them have less free than others offer.
+            amounts = amounts_of(host)
+            if any(amount > most.get(name, 0) for name, amount in amounts.pairs):
+                keeper = self._keeper(slot_kind, host, True)
+                left = amounts if keeper is None else self._left_of(keeper, host, slot_kind)
+                for name, amount in amounts.pairs:
+                    most[name] = max(most.get(name, 0), min(amount, left.get(name, 0)))
         return most
 
     def _left_of(self, keeper: PhaseState, host: str, slot_kind: str) -> Resources:
@@ -211,36 +308,23 @@ class WideTaskReservations:
 
         For a gang these hosts hold all of its tasks, or there are none.
         """
-        if self._fits_nowhere(slot_kind, phase.needs) or self.is_barred(phase):
+        if self._fitting.nowhere(phase) or self.is_barred(phase):
             return {}
         if self._is_like_others(phase):
             return self._open_for(phase)
-        hosts = free_for(self._snapshot, phase, self if self._keepers else None)
+        hosts = self._free_for(phase)
         if phase.width > 1:
             hosts = {host: count for host, count in hosts.items() if count >= phase.width}
         if phase.is_gang and places(phase, hosts.values()) < phase.pending:
             return {}
         return hosts
 
-    def _fits_nowhere(self, slot_kind: str, needs: Resources) -> bool:
-        """Whether no host with free slots has what a task needs."""
-        key = slot_kind, needs
-        if key not in self._nowhere:
-            self._nowhere[key] = (
-                len(needs) > 0
-                and not self._snapshot.reserved(slot_kind)
-                and self._snapshot.spare.hosts_for(needs).isdisjoint(
-                    self._snapshot.free(slot_kind)
-                )
-            )
-        return self._nowhere[key]
-
     def _is_like_others(self, phase: PhaseState) -> bool:
         """Whether it is offered the same hosts as others that are not due and need the same."""
         return (
             phase.unit == 1
             and not phase.phase.hosts
-            and phase.id not in self._place
+            and phase not in self._place
             and not phase.overdue
             and not self._snapshot.reserved(phase.pool.slot_kind)
         )
@@ -249,8 +333,19 @@ class WideTaskReservations:
         """The hosts that are offered to all such phases."""
         key = phase.pool.slot_kind, phase.needs, phase.width
         if key not in self._open:
-            self._open[key] = free_for(self._snapshot, phase, self if self._keepers else None)
+            self._open[key] = self._free_for(phase)
         return self._open[key]
+
+    def _free_for(self, phase: PhaseState) -> Mapping[str, int]:
+        """The free slots of each host for a phase, without what is kept from it."""
+        snapshot, kind, needs = self._snapshot, phase.slot_kind, phase.needs
+        if not needs or phase.phase.hosts or phase.is_gang or snapshot.reserved(kind):
+            return free_for(snapshot, phase, self if self._keepers else None)
+        hosts = self._fitting.hosts(kind, needs)
+        if self._kept_hosts.isdisjoint(hosts):
+            return hosts
+        left = ((host, self.left(phase, host, count)) for host, count in hosts.items())
+        return {host: count for host, count in left if count}
 
     def is_barred(self, phase: PhaseState) -> bool:
         """Whether its launches would take room in a pool that a phase before it needs."""
@@ -298,7 +393,7 @@ class WideTaskReservations:
         for phase in phases:
             if not phase.pending:
                 continue
-            due, until = self._due_at.get(phase.id), phase.deferred_until
+            due, until = self._due_at.get(phase), phase.deferred_until
             if due is None:
                 due = self._due(phase)
             since = now if phase.deferred_since is None else phase.deferred_since
@@ -413,19 +508,19 @@ class WideTaskReservations:
 
         None if other phases keep all that it could use.
         """
-        kind, could_use = phase.pool.slot_kind, self._usable(phase)
+        kind, could_use, lost = phase.pool.slot_kind, self._usable(phase), self._snapshot.lost
 
         def can_keep(host: str) -> bool:
-            return (
-                (kind, host) not in self._keepers
-                and host not in self._snapshot.lost
-                and self.keeper(phase, host) is None
-                and could_use(host)
-            )
+            if host in self._kept_hosts and (
+                (kind, host) in self._keepers or self.keeper(phase, host)
+            ):
+                return False
+            return host not in lost and could_use(host)
 
         host = self._first_fit.host(phase, can_keep)
         if host is not None:
             self._keepers[kind, host] = phase
+            self._kept_hosts.add(host)
         return host
 
     def left(self, phase: PhaseState, host: str, slots: int) -> int:
@@ -455,11 +550,12 @@ class WideTaskReservations:
         """Whether one more of its tasks could run on a host if all other phases left it."""
         own = Counter(launch.host for _, launch in phase.attempts())
         own.update(host for host, _ in phase.stops())
-        hosts = self._snapshot.cluster.by_name
+        hosts, request = self._snapshot.cluster.by_name, phase.request
 
         def could_use(host: str) -> bool:
+            amounts, runs = hosts[host].amounts, own.get(host, 0)
             return (
-                own[host] < hosts[host].amounts.times(phase.request)
+                (amounts.times(request) > runs if runs else amounts.holds(request))
                 and phase.allows(host)
                 and not (phase.is_pinned and not phase.next_task_on((host,)))
             )
@@ -483,12 +579,15 @@ class WideTaskReservations:
 
     def _precedes(self, keeper: PhaseState, phase: PhaseState) -> bool:
         """Whether a phase that is due comes before another one, which may be due, too."""
-        first = self._snapshot.promises.comes_first
-        if phase.overdue > keeper.overdue or (first(phase) and not first(keeper)):
+        promises = self._snapshot.promises
+        if phase.overdue > keeper.overdue:
             return False
-        return self._turn(keeper.id) < self._turn(phase.id)
+        first = promises.comes_first
+        if promises.open and first(phase) and not first(keeper):
+            return False
+        return self._turn(keeper) < self._turn(phase)
 
-    def _turn(self, phase: PhaseId) -> int:
+    def _turn(self, phase: PhaseState) -> int:
         return self._place.get(phase, len(self._place))
 
     def _has_host(self, phase: PhaseState) -> bool:
@@ -504,6 +603,14 @@ class WideTaskReservations:
         found = sum(host.amounts.times(phase.request) for host in hosts) >= needed
         self._hosted[phase.id] = found
         return found
+
+
+_ORDER = itemgetter(0, 1, 2, 3)  # of a `Turn`
+
+
+def _is_simple(phase: PhaseState) -> bool:
+    """Whether a phase keeps the host that its wait names, whatever happens to others."""
+    return phase.unit == 1 and not (phase.is_limited or phase.is_gang)
 
 
 def _newest_starts(snapshot: Snapshot, slot_kind: str) -> dict[str, float]:
