@@ -705,7 +705,7 @@ class State(Snapshot):
         self._hosts.give_back(launch, phase)
         if phase.stopping:
             shares = self._of_kind[phase.slot_kind]
-            taker = shares.ended(phase, launch.task)
+            taker = shares.ended(phase, launch)
             if taker is not None and self._reserves:
                 shares.reserved.add(launch.host, taker, phase.width)
 
