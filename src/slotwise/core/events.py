@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
-from slotwise.core.decisions import Decision, Launch, Locality
+from slotwise.core.decisions import Decision, Launch, Locality, WouldPreempt
 from slotwise.core.errors import InputError, check_name, check_time, check_type
 from slotwise.core.job import Job, Phase, PhaseId, fast_frozen
 from slotwise.core.pools import Pool
@@ -333,6 +333,9 @@ Event = (
     | LaunchDropped
 )
 """All events that a backend may report."""
+
+UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
+"""Events and decisions after which no policy decides anything else than before."""
 
 
 def launches(events: Iterable[Event], decisions: Iterable[Decision]) -> Iterator[Launch]:

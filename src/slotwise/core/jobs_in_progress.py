@@ -9,9 +9,9 @@ from itertools import chain
 from math import inf
 from typing import NamedTuple
 
-from slotwise.core.decisions import Launch
+from slotwise.core.decisions import Decision, Defer, Launch
 from slotwise.core.dependencies import Dependencies
-from slotwise.core.events import TaskFailed
+from slotwise.core.events import Event, LaunchDropped, TaskFailed, TaskFinished
 from slotwise.core.job import PRIORITIES, Job, Phase, PhaseId
 from slotwise.core.needs import PhasesByNeeds
 from slotwise.core.phase_state import PhaseState
@@ -24,6 +24,9 @@ from slotwise.core.tolerances import SLOTS
 
 MAX_PHASES = 1_000_000
 """More than the phases of any job: phases are numbered by arrival, then by index in the job."""
+
+WAIT_FOR_ONE = frozenset({TaskFinished, Launch, Defer, LaunchDropped})
+"""Entries that change the waits for resources of their own phases at most."""
 
 
 class Jobs:
@@ -85,6 +88,16 @@ class Jobs:
         """A ready phase waits from now on for resources that it was not offered."""
         if phase.is_ready and phase.is_wide:
             self.wide[phase.slot_kind][phase.id] = phase
+            self.note_wait(phase)
+
+    def note_entry(self, entry: Event | Decision) -> None:
+        """An event or a decision happens, which most often may change any wait."""
+        if entry.__class__ not in WAIT_FOR_ONE:
+            self.waits_changed = None
+
+    def note_end(self, phase: PhaseState) -> None:
+        """A task of a phase has ended."""
+        if phase.is_wide and phase.id in self.wide[phase.slot_kind]:
             self.note_wait(phase)
 
     def note_wait(self, phase: PhaseState) -> None:

@@ -525,6 +525,14 @@ class PhaseState(ShareNode):
         for launch in on_lost if self.resource_limits else ():
             for limit in self.resource_limits:
                 limit.lost += self.held(launch).get(limit.name, 0)
+        for task in self.stopping if self.resource_limits else ():
+            if (launch := self.launches[task][0]).host not in lost:
+                self.count_stopping(launch, 1)
+
+    def count_stopping(self, launch: Launch, sign: int) -> None:
+        """What this attempt has in the limits of its pools will be free, or no more (-1)."""
+        for limit in self.resource_limits:
+            limit.stopping += sign * self.held(launch).get(limit.name, 0)
 
     def move_to(self, cluster: Cluster) -> None:
         """The hosts have changed to these. O(tasks) with input, else O(1)."""

@@ -534,19 +534,24 @@ class PoolState(GroupNode):
 
     def _usable_of(self, missing: int) -> int:
         """Those of its missing slots that tasks below it may hold."""
-        if missing > 0 and (self.holds_limits or self.resource_limits):
+        if missing > 0 and self.holds_limits:
             missing = min(missing, self._launchable() - self.slots_being_reclaimed)
         return max(0, missing)
 
     def _launchable(self) -> int:
-        """Further slots that tasks below it may hold, given the limits of the pools there."""
+        """Further slots that tasks below it may hold, given the limits of the pools there.
+
+        Within the limits of pools above it others may make room.
+        """
         taken: Counter[PoolState | ResourceLimit] = Counter()
+        above = self.parent.resource_limits if self.parent else ()
         for phase in self.walk():
             if phase.is_pinned:
                 continue  # No slot is taken back for it.
             path = takewhile(lambda pool: pool is not self, path_to(phase.pool))
             inside = [pool for pool in path if pool.max_share < inf]
-            limits: list[PoolState | ResourceLimit] = [*inside, *phase.resource_limits]
+            own = [limit for limit in phase.resource_limits if limit not in above]
+            limits: list[PoolState | ResourceLimit] = [*inside, *own]
             more = min(phase.pending * phase.width, phase.max_share - phase.running)
             more = int(min([more, *[one.slots_for(phase, taken[one]) for one in limits]]))
             more -= more % phase.unit

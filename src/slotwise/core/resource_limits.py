@@ -21,17 +21,23 @@ class ResourceLimit:
 
     What tasks on unresponsive hosts hold counts, as for a max share.
 
-    most    the amount that is never exceeded
-    held    what running tasks hold
-    lost    the part of it on unresponsive hosts
-    excess  what was held when hosts or pools last changed: up to this it may hold more
+    most      the amount that is never exceeded
+    held      what running tasks hold
+    lost      the part of it on unresponsive hosts
+    stopping  the part of it, on the other hosts, of tasks that were asked to stop
+    excess    what was held when hosts or pools last changed: up to this it may hold more
     """
 
-    __slots__ = ("excess", "held", "lost", "most", "name", "pool")
+    __slots__ = ("excess", "held", "lost", "most", "name", "pool", "stopping")
 
     def __init__(self, pool: str, name: str, most: int) -> None:
         self.pool, self.name, self.most = pool, name, most
-        self.held = self.lost = self.excess = 0
+        self.held = self.lost = self.stopping = self.excess = 0
+
+    @property
+    def room_later(self) -> int:
+        """What is left of it when all tasks that were asked to stop have ended."""
+        return self.most - self.held + self.stopping
 
     def taken_by(self, phase: Taker) -> int:
         """What the next task of a phase takes of it, or its gang."""

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from slotwise.core.cluster import ANY_KIND
+from slotwise.core.decisions import Launch
 from slotwise.core.host_state import FreeSlots
 from slotwise.core.job import PRIORITIES, PhaseId
 from slotwise.core.phase_state import PhaseState, phases_below, sorted_below
@@ -352,19 +353,21 @@ class Shares:
     def ask_to_stop(self, phase: PhaseState, task: int, share: PoolState | None) -> None:
         """Count a running task that was asked to stop, for a pool (`share`) or for none."""
         phase.stopping[task] = share
+        phase.count_stopping(phase.launches[task][0], 1)
         for pool in path_to(phase.pool):
             pool.stopping += phase.width
         for pool in path_to(share):
             pool.slots_being_reclaimed += phase.width
 
-    def ended(self, phase: PhaseState, task: int) -> PoolState | None:
+    def ended(self, phase: PhaseState, launch: Launch) -> PoolState | None:
         """A task has ended: if it was asked to stop, it no longer counts as stopping.
 
         The share for which it was asked to stop, if it is one of this kind of slot.
         """
-        if task not in phase.stopping:
+        if launch.task not in phase.stopping:
             return None
-        share = phase.stopping.pop(task)
+        share = phase.stopping.pop(launch.task)
+        phase.count_stopping(launch, -1)
         for pool in path_to(phase.pool):
             pool.stopping -= phase.width
         for pool in path_to(share):
@@ -663,7 +666,7 @@ class SharesByKind:
             of_kind[phase.slot_kind].append(phase)
         limits = [limit for of_pool in self._limits.values() for limit in of_pool]
         for limit in limits:
-            limit.lost, limit.excess = 0, limit.held
+            limit.lost, limit.stopping, limit.excess = 0, 0, limit.held
         for shares in self.of.values():
             shares.clear()
         for kind, shares in self.of.items():
@@ -692,15 +695,20 @@ class SharesByKind:
                 if taker is not None:
                     phase.stopping[task] = others.of[taker.slot_kind].get(taker.key)
 
-    def check_limits(self, phases: Iterable[PhaseState]) -> None:
+    def check_limits(self, phases: Iterable[PhaseState], lost: Collection[str]) -> None:
         """Assert that what is held of each limit is counted, and exceeds none. For tests."""
         held: Counter[ResourceLimit] = Counter()
+        stopping: Counter[ResourceLimit] = Counter()
         for phase in phases:
             for launch, *_ in phase.launches.values():
                 has = phase.held(launch)
-                held.update({limit: has.get(limit.name, 0) for limit in phase.resource_limits})
+                amounts = {limit: has.get(limit.name, 0) for limit in phase.resource_limits}
+                held.update(amounts)
+                if launch.task in phase.stopping and launch.host not in lost:
+                    stopping.update(amounts)
         for limit in (limit for of_pool in self._limits.values() for limit in of_pool):
             assert limit.held == held[limit], "all that is held is counted"
+            assert limit.stopping == stopping[limit], "all that will be free is counted"
             assert limit.held <= max(limit.most, limit.excess), "no pool exceeds its limit"
 
     def check_reclaimed(self, phases: Iterable[PhaseState], lost: set[str]) -> None:

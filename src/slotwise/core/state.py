@@ -29,6 +29,7 @@ from slotwise.core.decisions import (
 from slotwise.core.dependencies import CANCELLED, MAX_OVER
 from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.events import (
+    UNSEEN,
     Event,
     HostAdded,
     HostDrained,
@@ -72,13 +73,6 @@ from slotwise.core.shares import SharesByKind
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.state_check import check_state
 from slotwise.core.turns import LocalityWaitTimer, first_wait
-
-UNSEEN = frozenset({LaunchDropped, JobsClosed, WouldPreempt})
-"""Entries after which no policy decides anything else than before."""
-
-
-WAIT_FOR_ONE = frozenset({TaskFinished, Launch, Defer, LaunchDropped})
-"""Entries that change the waits for resources of their own phases at most."""
 
 
 class State(Snapshot):
@@ -169,8 +163,7 @@ class State(Snapshot):
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
         self.has_changed = self.has_changed or entry.__class__ not in UNSEEN
-        if entry.__class__ not in WAIT_FOR_ONE:
-            self._jobs.waits_changed = None
+        self._jobs.note_entry(entry)
         if self.promises.open:
             self.promises.note(entry)
         self._handlers[entry.__class__](entry)
@@ -258,8 +251,7 @@ class State(Snapshot):
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
             self._demand_changed(phase)
         self._settle_end(phase, launch)
-        if phase.is_wide and phase.id in self._jobs.wide[phase.slot_kind]:
-            self._jobs.note_wait(phase)
+        self._jobs.note_end(phase)
         if phase.successors:
             self._unblock_successors(phase, task, launch.host)
         for follower in phase.followers:
@@ -289,8 +281,7 @@ class State(Snapshot):
         self._forget_if_over(phase.job.id)
 
     def _task_killed(self, event: TaskKilled) -> None:
-        stopped = self._phases.get(event.phase)
-        if stopped is not None:
+        if stopped := self._phases.get(event.phase):
             stopped.note_stopped(event.task, event.attempt, event.at)
         phase = self._put_back(event)
         if phase is not None:
@@ -713,7 +704,7 @@ class State(Snapshot):
         self._hosts.give_back(launch, phase)
         if phase.stopping:
             shares = self._of_kind[phase.slot_kind]
-            taker = shares.ended(phase, launch.task)
+            taker = shares.ended(phase, launch)
             if taker is not None and self._reserves:
                 shares.reserved.add(launch.host, taker, phase.width)
 

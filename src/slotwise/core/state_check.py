@@ -21,7 +21,7 @@ def check_state(state: Any) -> None:
         assert backlogged == {p.id for p in state._jobs.ready[kind].values() if p.pending}
         state._jobs.check(kind, state.pools)
         state._of_kind[kind].check(phases)
-    state._shares.check_limits(state._phases.values())
+    state._shares.check_limits(state._phases.values(), state._hosts.lost)
     state._shares.check_reclaimed(state._phases.values(), state._hosts.lost)
     state._hosts.check_spare(state._phases.values())
     for offers in state._offers.values():

@@ -38,7 +38,9 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
     offered hosts where its tasks only fail.
     """
     last = []
-    for slot_kind in snapshot.cluster.capacity:
+    for slot_kind in sorted(
+        snapshot.cluster.capacity, key=lambda kind: _is_later(snapshot, kind)
+    ):
         free = snapshot.free(slot_kind)
         if free or (waits and snapshot.reserved(slot_kind)):
             order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
@@ -63,6 +65,14 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
                     else:
                         yield slot_kind, phase, offered
     yield from last
+
+
+def _is_later(snapshot: Snapshot, slot_kind: str) -> bool:
+    """Whether no overdue pool needs these slots to use what it took back within a limit.
+
+    What was taken back of another resource than slots is reserved for no pool.
+    """
+    return not any(pool.resource_limits for pool in snapshot.overdue(slot_kind))
 
 
 def _without(avoided: Collection[str], hosts: Mapping[str, int]) -> Mapping[str, int]:

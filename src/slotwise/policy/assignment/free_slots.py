@@ -7,12 +7,14 @@ the phases of the pools that took them back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Protocol
 
+from slotwise.core.cluster import MAX_SLOTS
 from slotwise.core.decisions import Launch
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.pool_state import PoolState, path_to
+from slotwise.core.resource_limits import ResourceLimit
 from slotwise.core.resources import GPU, Resources
 from slotwise.core.snapshot import Snapshot
 
@@ -247,3 +249,53 @@ class GangRoom:
             fit = min(fit, self._spare.times(host, self._gang.needs, self._ending[host]))
         self._places += fit - self._fit[host]
         self._fit[host] = fit
+
+
+class LimitRoom:
+    """What limits of pools will leave for a phase when the tasks that stop have ended.
+
+    left  of each limit that its tasks take from, inner ones first; minus what `taken` says
+    """
+
+    def __init__(
+        self,
+        phase: PhaseState,
+        limits: Iterable[PoolState | ResourceLimit],
+        taken: Mapping[PoolState | ResourceLimit, int],
+    ) -> None:
+        self._phase = phase
+        self.left: dict[PoolState | ResourceLimit, float] = {
+            limit: limit.room_later - taken.get(limit, 0)
+            for limit in limits
+            if limit.taken_by(phase)
+        }
+
+    @property
+    def tasks(self) -> int:
+        """The tasks, or gangs, for which there will be room; `MAX_SLOTS` without a limit."""
+        return min(map(self.tasks_in, self.left), default=MAX_SLOTS)
+
+    def tasks_in(self, limit: PoolState | ResourceLimit) -> int:
+        """The same within one limit."""
+        return max(0, int(self.left[limit] // limit.taken_by(self._phase)))
+
+    def stop(self, phase: PhaseState, launches: Sequence[Launch], sign: int = 1) -> None:
+        """Count these tasks of a phase as stopping, too, or as running again (-1)."""
+        for limit in self.left:
+            self.left[limit] += sign * freed_of(limit, phase, launches)
+
+    def gains(self, phase: PhaseState, launches: Sequence[Launch], tasks: int) -> bool:
+        """Whether an end of these frees what limits lack that have no room for these tasks."""
+        short = (limit for limit in self.left if self.tasks_in(limit) < tasks)
+        return any(freed_of(limit, phase, launches) for limit in short)
+
+
+def freed_of(
+    limit: PoolState | ResourceLimit, phase: PhaseState, launches: Sequence[Launch]
+) -> int:
+    """What some tasks of a phase hold of a limit."""
+    if limit not in phase.limits:
+        return 0
+    if isinstance(limit, PoolState):
+        return len(launches) * phase.width
+    return sum([phase.held(launch).get(limit.name, 0) for launch in launches])

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from math import inf
+from math import ceil, inf
+from types import MappingProxyType
 
 from slotwise.core.cluster import Host
 from slotwise.core.decisions import Decision, Locality, Preempt, Release, WouldPreempt
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState, path_to
+from slotwise.core.resource_limits import ResourceLimit
 from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
+from slotwise.core.tolerances import SLOTS
 from slotwise.policy.assignment.assigner import local, remote
 from slotwise.policy.assignment.free_slots import (
     GangRoom,
+    LimitRoom,
     places,
     reclaimed_for,
     reclaimed_parts,
@@ -30,6 +34,8 @@ from slotwise.policy.assignment.victims import (
     Victims,
 )
 from slotwise.policy.assignment.wide import WideTaskReservations
+
+NONE_BEGUN: Mapping[str, int] = MappingProxyType({})
 
 
 def preempt(snapshot: Snapshot) -> Sequence[Preempt | WouldPreempt]:
@@ -171,6 +177,7 @@ class _Taker:
         """Stop tasks for the next phase of the pool that can use their slots."""
         # Phases of overdue pools wait for no slots near their input: only these waits matter.
         waits, reclaimed = WideTaskReservations(self.snapshot), self.pool.slots_being_reclaimed
+        used: Counter[PoolState | ResourceLimit] = Counter()  # by phases before this one
         for phase in phases_below(self.pool):
             room = self._room(phase)
             if room < phase.unit or waits.is_barred(phase):
@@ -179,6 +186,14 @@ class _Taker:
                 continue  # It is broken, and its own tasks stop.
             is_narrow = phase.unit == 1 and not phase.needs
             count = min(phase.pending, room) if is_narrow else phase.unit
+            if phase.resource_limits:
+                limits = LimitRoom(phase, self._limits_above(phase), used)
+                wanted = self._wanted(phase, min(room, missing + reclaimed))
+                used.update({one: one.taken_by(phase) * wanted for one in limits.left})
+                if limits.tasks < max(1, wanted):
+                    if wanted > 0 and (taken := self._take_within(phase, limits, wanted)):
+                        return taken
+                    continue
             if is_narrow:
                 kept = {*waits.kept_from(phase), *phase.avoided(self.snapshot.lost)}
                 taken = self._take(min(count - reclaimed, missing), kept)
@@ -191,6 +206,78 @@ class _Taker:
                 return taken
             reclaimed = max(0, reclaimed - count)  # It uses them before the next phase.
         return ()
+
+    def _limits_above(self, phase: PhaseState) -> list[PoolState | ResourceLimit]:
+        """The limits on a phase within which tasks can be stopped for this pool."""
+        above = (*self._above.limits, *self._above.resource_limits)
+        return [limit for limit in phase.limits if limit in above]
+
+    @property
+    def _above(self) -> PoolState:
+        """The innermost pool within which tasks are stopped for this pool."""
+        above = self.pool if self.of_jobs else self.pool.parent
+        assert above is not None, "all slots of a kind take back none"
+        return above
+
+    def _wanted(self, phase: PhaseState, slots: int) -> int:
+        """The tasks, or gangs, of a phase that should begin in this number of slots."""
+        lacks = phase.allocated - (phase.running - phase.slots_on_lost_hosts)
+        most = min(slots, phase.pending * phase.width)
+        return min(most // phase.unit, ceil(lacks / phase.unit - SLOTS))
+
+    def _take_within(
+        self, phase: PhaseState, limits: LimitRoom, wanted: int
+    ) -> Sequence[Preempt | WouldPreempt]:
+        """Stop tasks so that limits of pools above have room for more tasks of a phase.
+
+        For as many as are wanted and have hosts. If there is a host for none, for one: then, if
+        possible, by tasks on a host that free both. The same for gangs.
+        """
+        kinds = sorted(self.snapshot.cluster.capacity, key=lambda one: one != self.slot_kind)
+        begun = self._begun_later(phase)
+        hosted = sum(begun.values())
+        if limits.tasks < hosted:
+            return self._stop(self._victims().for_limits(kinds, limits, min(wanted, hosted)))
+        tasks, left = hosted + 1, dict(limits.left)
+
+        def gains(one: PreemptionCandidate) -> bool:
+            return limits.gains(one.phase, one.launches, tasks)
+
+        for may_stop in (gains, None):
+            victims, found = self._make_room(phase, begun, may_stop)
+            for one in found:
+                limits.stop(one.phase, one.launches)
+            found += victims.for_limits(kinds, limits, tasks) if found else []
+            if found and limits.tasks >= tasks:
+                return self._stop(found)
+            limits.left.update(left)
+        return ()
+
+    def _begun_later(self, phase: PhaseState) -> Mapping[str, int]:
+        """The tasks of a phase for which each host has room when those that stop have ended.
+
+        For a gang one in all if it has room.
+        """
+        hosts = [h.name for h in self.snapshot.cluster.hosts if self._may_use(h, phase)]
+        if phase.is_gang:
+            return {"": int(GangRoom(self.snapshot, phase, hosts).is_enough)}
+        reclaimed = reclaimed_for(self.snapshot, phase)
+        return {host: places(phase, (reclaimed[host],)) for host in hosts}
+
+    def _make_room(
+        self,
+        phase: PhaseState,
+        begun: Mapping[str, int],
+        may_stop: Callable[[PreemptionCandidate], bool] | None,
+    ) -> tuple[Victims, list[PreemptionCandidate]]:
+        """Tasks to stop after which hosts have room for one more task, or gang, of a phase."""
+        if phase.is_gang:
+            hosts = [h.name for h in self.snapshot.cluster.hosts if self._may_use(h, phase)]
+            victims, room = self._victims(), GangRoom(self.snapshot, phase, hosts)
+            return victims, victims.for_gang(self.slot_kind, None, room, may_stop)
+        reclaimed = reclaimed_for(self.snapshot, phase)
+        lacks = {host: phase.width * (n + 1) - reclaimed[host] for host, n in begun.items()}
+        return self._on_one_host(phase, None, lacks, begun, may_stop)
 
     def _take_for_gang(
         self, phase: PhaseState, missing: int
@@ -214,7 +301,7 @@ class _Taker:
         self, phase: PhaseState, missing: int
     ) -> Sequence[Preempt | WouldPreempt]:
         """Stop tasks on the host where a task of a phase needs the fewest from others."""
-        snapshot, slot_kind, width = self.snapshot, self.slot_kind, phase.width
+        snapshot, width = self.snapshot, phase.width
         full = next((pool for pool in path_to(self.pool) if pool.room < width), None)
         reclaimed, taken = reclaimed_for(snapshot, phase), taken_for(snapshot, phase)
         lacks: dict[str, int] = {}
@@ -225,34 +312,48 @@ class _Taker:
                     missing -= max(0, width - taken[host.name])
         if missing < width:
             return ()
-        position = snapshot.cluster.position
-        slots, ending = reclaimed_parts(snapshot, phase) if phase.needs else (reclaimed, {})
+        return self._stop(self._on_one_host(phase, full, lacks)[1])
+
+    def _on_one_host(
+        self,
+        phase: PhaseState,
+        full: PoolState | None,
+        lacks: Mapping[str, int],
+        begun: Mapping[str, int] = NONE_BEGUN,
+        may_stop: Callable[[PreemptionCandidate], bool] | None = None,
+    ) -> tuple[Victims, list[PreemptionCandidate]]:
+        """Tasks to stop on a host after which it has room for one more task of a phase.
+
+        On the first one where that is possible, of those that lack the fewest slots (`lacks`).
+        `begun` are the tasks of the phase for which each will have room without this.
+        """
+        snapshot, needs, position = self.snapshot, phase.needs, self.snapshot.cluster.position
+        slots, ending = reclaimed_parts(snapshot, phase)
         for name in sorted(lacks, key=lambda name: (lacks[name], position[name])):
             if lacks[name] > 0:
-                fits = None
-                if phase.needs:
-                    needs, stopping = phase.needs, ending.get(name, [])
-                    fits = partial(_fits, snapshot, name, needs, stopping)
-                found = self._victims().on_host(
-                    slot_kind, full, name, width - slots[name], fits
-                )
-                if found:
-                    return self._stop(found)
-        return ()
+                fits, count = None, begun.get(name, 0) + 1
+                if needs:
+                    stopping = ending.get(name, [])
+                    fits = partial(_fits, snapshot, name, needs, count, stopping)
+                victims, more = self._victims(), count * phase.width - slots[name]
+                if found := victims.on_host(self.slot_kind, full, name, more, fits, may_stop):
+                    return victims, found
+        return self._victims(), []
 
     def _may_use(self, host: Host, phase: PhaseState) -> bool:
         """Whether a task of a phase could run on a host if nothing else did."""
         is_lost = host.name in self.snapshot.lost
         return not is_lost and phase.allows(host.name) and host.amounts.holds(phase.request)
 
-    @staticmethod
-    def _room(phase: PhaseState) -> int:
+    def _room(self, phase: PhaseState) -> int:
         """The slots taken back that a phase may still hold; none are for pinned ones.
 
-        None are taken to make room within a limit of another resource.
+        Within the limits of pools above the taker, tasks can be stopped to make room.
         """
         most = 0 if phase.is_pinned else phase.max_share - phase.running
-        return int(min([most, *[limit.slots_for(phase) for limit in phase.resource_limits]]))
+        above = self._above.resource_limits
+        own = [limit for limit in phase.resource_limits if limit not in above]
+        return int(min([most, *[limit.slots_for(phase) for limit in own]]))
 
     def _victims(self, spared: Collection[str] = ()) -> Victims:
         return Victims(self.stoppable, self.pool, self.is_least, spared, self.of_jobs)
@@ -272,10 +373,11 @@ def _fits(
     snapshot: Snapshot,
     host: str,
     needs: Resources,
+    count: int,
     stopping: Sequence[Resources],
     more: Sequence[Resources],
 ) -> bool:
-    return snapshot.spare.times(host, needs, [*stopping, *more]) > 0
+    return snapshot.spare.times(host, needs, [*stopping, *more]) >= count
 
 
 def _slots(victims: Iterable[PreemptionCandidate]) -> int:
@@ -386,7 +488,7 @@ def _will_use(
     room = min(pool.room_later for pool in path_to(phase.pool))
     if phase.max_share - phase.running < phase.unit or room < phase.unit:
         return False
-    if any(limit.slots_for(phase) < phase.unit for limit in phase.resource_limits):
+    if any(limit.room_later < limit.taken_by(phase) for limit in phase.resource_limits):
         return False
     if not phase.is_wide:
         is_anywhere = not phase.is_pinned and host not in phase.avoided(snapshot.lost)

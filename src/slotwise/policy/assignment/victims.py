@@ -19,6 +19,7 @@ from collections.abc import (
     Sequence,
 )
 from heapq import heapify, heappop, heapreplace
+from itertools import product
 from math import inf
 from operator import itemgetter
 from typing import NamedTuple
@@ -30,7 +31,7 @@ from slotwise.core.pools import ShareKey
 from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot
 from slotwise.core.tolerances import SLOTS
-from slotwise.policy.assignment.free_slots import GangRoom
+from slotwise.policy.assignment.free_slots import GangRoom, LimitRoom, freed_of
 
 TURNS = ((0, True), (1, True), (2, True))
 """Which tasks are stopped one after the other (`PreemptionCandidate.turn`), and whether jobs at
@@ -171,6 +172,7 @@ class Victims:
         host: str,
         lacks: int,
         fits: Callable[[Sequence[Resources]], bool] | None = None,
+        may_stop: Callable[[PreemptionCandidate], bool] | None = None,
     ) -> list[PreemptionCandidate]:
         """Those with this number of slots of a host; none if all together have fewer.
 
@@ -178,7 +180,8 @@ class Victims:
               then those that free none that is needed are spared
         """
         taken: list[PreemptionCandidate] = []
-        on_host = self._stoppable.on(slot_kind, self._is_least, host)
+        on_host: Iterable[PreemptionCandidate]
+        on_host = filter(may_stop, self._stoppable.on(slot_kind, self._is_least, host))
         for victim in self._in_order(on_host, slot_kind, within):
             taken.append(victim)
             lacks -= _freed(victim, (host,))[host]
@@ -197,11 +200,16 @@ class Victims:
         return taken
 
     def for_gang(
-        self, slot_kind: str, within: PoolState | None, room: GangRoom
+        self,
+        slot_kind: str,
+        within: PoolState | None,
+        room: GangRoom,
+        may_stop: Callable[[PreemptionCandidate], bool] | None = None,
     ) -> list[PreemptionCandidate]:
         """Those after which a gang has room; none if it has not."""
         taken: list[PreemptionCandidate] = []
-        for victim in self._in_order(self._all(slot_kind), slot_kind, within):
+        victims = filter(may_stop, self._all(slot_kind))
+        for victim in self._in_order(victims, slot_kind, within):
             taken.append(victim)
             room.stop(victim.phase, victim.launches)
             if room.is_enough:
@@ -211,6 +219,30 @@ class Victims:
         for victim in taken[::-1]:  # Spare those that free nothing which is needed after all.
             room.spare(victim.phase, victim.launches)
             if room.is_enough:
+                taken.remove(victim)
+            else:
+                room.stop(victim.phase, victim.launches)
+        return taken
+
+    def for_limits(
+        self, slot_kinds: Sequence[str], room: LimitRoom, tasks: int
+    ) -> list[PreemptionCandidate]:
+        """Those after which limits of pools have room for these tasks, or for fewer of them.
+
+        All of them hold what is limited, so they run in the pool of the limit. `room` counts
+        them; those that free nothing which is needed are spared.
+        """
+        taken: list[PreemptionCandidate] = []
+        for limit, kind in product(room.left, slot_kinds):
+            holders = (v for v in self._all(kind) if freed_of(limit, v.phase, v.launches))
+            victims = self._in_order(holders, kind, None)
+            while room.tasks_in(limit) < tasks and (victim := next(victims, None)):
+                room.stop(victim.phase, victim.launches)
+                taken.append(victim)
+        tasks = min(tasks, room.tasks)
+        for victim in taken[::-1]:
+            room.stop(victim.phase, victim.launches, -1)
+            if room.tasks >= tasks:
                 taken.remove(victim)
             else:
                 room.stop(victim.phase, victim.launches)
