@@ -594,15 +594,14 @@ class WideTaskReservations:
         """Whether the responsive hosts have slots for one of its tasks, or for its gang."""
         if phase.id in self._hosted:
             return self._hosted[phase.id]
-        lost, needed = self._snapshot.lost, phase.pending if phase.is_gang else 1
-        hosts = [
-            host
-            for host in self._snapshot.cluster.hosts
-            if host.name not in lost and phase.allows(host.name)
-        ]
-        found = sum(host.amounts.times(phase.request) for host in hosts) >= needed
-        self._hosted[phase.id] = found
-        return found
+        lost, needed, found = self._snapshot.lost, phase.pending if phase.is_gang else 1, 0
+        for host in self._snapshot.cluster.hosts:
+            if host.name not in lost and phase.allows(host.name):
+                found += host.amounts.times(phase.request)
+                if found >= needed:  # Most often on the first one.
+                    break
+        self._hosted[phase.id] = found >= needed
+        return found >= needed
 
 
 _ORDER = itemgetter(0, 1, 2, 3)  # of a `Turn`
