@@ -178,12 +178,18 @@ class Snapshot:
         return self._jobs.wide[slot_kind].values()
 
     def kept_waits(self) -> tuple[Any, Collection[PhaseState]]:
-        """What was read of the waits, and the phases that have changed since; else None."""
+        """What `keep_waits` has kept, and the phases whose waits have changed since.
+
+        None and no phase if any wait may have changed.
+        """
         changed = self._jobs.waits_changed
         return (None, ()) if changed is None else (self._waits_kept, changed)
 
     def keep_waits(self, read: Any, changed: Iterable[PhaseState] = ()) -> None:
-        """Keep what was read of the waits; it says nothing yet of those that have changed."""
+        """Keep what was read of the waits, but for those of the `changed` phases.
+
+        Decisions are the same with and without it: it only saves reading them again.
+        """
         self._waits_kept, self._jobs.waits_changed = read, dict.fromkeys(changed)
 
     def by_needs(self, slot_kind: str) -> PhasesByNeeds:
