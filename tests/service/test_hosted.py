@@ -433,6 +433,15 @@ def test_the_process_that_forks_may_die(session: Session, folder: Path) -> None:
     until(lambda: not is_running(hosted.process.pid))
 
 
+def test_a_process_that_cannot_start_says_why(session: Session, folder: Path) -> None:
+    """Whether it has ended before it is asked or later; the next one starts."""
+    for words in 1, 1_000_000:
+        entry = count(folder) | {"name": "x" * words}
+        with pytest.raises(SlotwiseError, match=r"process cannot start: .*/missing"):
+            started(session, entry, folder, kept=f"{folder}/missing")
+    assert run(session, count(folder), folder).result(PATIENCE) == str(folder / "out")
+
+
 SERVER = """
 import os, signal, sys
 from slotwise.core.cluster import Cluster

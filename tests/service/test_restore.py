@@ -16,6 +16,7 @@ from slotwise.service.engine import restore
 from slotwise.service.engine.engine import Engine
 from slotwise.service.engine.hub import Hub
 from slotwise.service.engine.restore import Restoration
+from slotwise.service.engine.retention import end_left_over
 from slotwise.service.engine.submitting import JobSubmitter, Submission
 from slotwise.service.settings import Settings
 from slotwise.service.store.store import Store
@@ -95,6 +96,20 @@ def test_no_pool_waits_for_the_jobs_of_another(
         assert entered == ["1", "a1", *expected]
         second.cancel("1")
         until(lambda: not second.open_jobs())
+
+
+def test_what_unknown_jobs_have_left_is_removed_before_jobs_are_planned(tmp_path: Path) -> None:
+    """A job has its folder before it is stored: nothing that follows `begin` removes it."""
+    with _opened(tmp_path / "service", 1) as engine:
+        old, new = (Path(supervisor_records.job_folder(engine.folder, id)) for id in "12")
+        old.mkdir(parents=True)
+        restoration = Restoration(engine)
+        restoration.begin()
+        assert not old.exists()
+        new.mkdir()
+        restoration.finish()
+        assert end_left_over(engine) == 0
+        assert new.exists()
 
 
 def test_what_a_request_needs_comes_first(

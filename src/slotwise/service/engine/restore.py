@@ -16,6 +16,7 @@ from slotwise.core.dependencies import CANCELLED, in_order, predecessor_failed
 from slotwise.policy.scheduler import BACKFILLINGS
 from slotwise.service.engine.engine import IS_BROKEN, IS_CANCELLED, Engine
 from slotwise.service.engine.planning import Spec, promised_at
+from slotwise.service.engine.retention import forget_unknown
 from slotwise.service.engine.streams import binding_of
 from slotwise.service.settings import HELD
 from slotwise.service.store.records import OPEN, StoredJob
@@ -77,8 +78,12 @@ class Restoration:
         engine.bring = self.bring
 
     def begin(self) -> Restored:
-        """Restore the jobs that cannot wait: first those whose commands still run."""
+        """Restore the jobs that cannot wait: first those whose commands still run.
+
+        No job may be submitted before it returns.
+        """
         engine = self._engine
+        forget_unknown(engine)
         jobs = engine.store.open_jobs()
         self._folders = supervisor_records.folders(engine.folder)
         self._adopted = {one.id for one in jobs if _found(engine, one)}

@@ -64,17 +64,24 @@ def _remove_runs(engine: Engine) -> None:
             RunFolder(run).remove()
 
 
+def forget_unknown(engine: Engine) -> None:
+    """Remove what jobs that are not in the store have left: the server was killed meanwhile.
+
+    No job may be submitted during this, because its folder is made before it is stored.
+    """
+    for job in supervisor_records.unknown(engine.folder, engine.store.ids()):
+        forget_output(engine, job)
+
+
 def end_left_over(engine: Engine) -> int:
     """End commands of jobs that are over, which a server that was killed has left; how many.
 
-    It also removes what jobs that are forgotten and processes that were killed have left.
+    It also removes what processes that were killed have left.
     It reads the records of all jobs: O(jobs that are kept).
     """
     for root in SHARED_MEMORY, temporary_folder():
         with suppress(OSError):
             sweep(root)
-    for job in supervisor_records.unknown(engine.folder, engine.store.ids()):
-        forget_output(engine, job)
     known = [job.id for job in engine.store.open_jobs()]
     alive = [
         found

@@ -163,7 +163,8 @@ class HostingProcess:
         try:
             self._channel.settimeout(None if limit == inf else limit)
             self._stream.until = time.monotonic() + limit
-            self._channel.sendall(frame({"do": name}, (dumped(stated).encode(), *parts)))
+            with suppress(BrokenPipeError):  # It may have answered that it cannot start.
+                self._channel.sendall(frame({"do": name}, (dumped(stated).encode(), *parts)))
             header, (body, *found) = next(self._answers)
             if self.account is not None and len(body) > PLAIN_BYTES_MAX:
                 raise ValueError("the answer is too long")

@@ -100,11 +100,16 @@ def _begin(passed: Sequence[int], account: Account | None, kept: str) -> NoRetur
         for standard in (1, 2):
             os.dup2(output, standard)
         os.close(output)
-        folder = os.open(kept, os.O_PATH | os.O_DIRECTORY) if kept else -1
-        if account is not None:
-            account.become()
-            leave_keyring()
-        main(channel, lifeline, folder)
+        try:
+            folder = os.open(kept, os.O_PATH | os.O_DIRECTORY) if kept else -1
+            if account is not None:
+                account.become()
+                leave_keyring()
+        except OSError as error:  # It is the answer to the first question.
+            failed = {"error": _kind(error), "text": f"its process cannot start: {error}"}
+            os.write(channel, frame(failed, (b"null",)))
+        else:
+            main(channel, lifeline, folder)
     finally:
         os._exit(1)
 
