@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slotwise import PoolsChanged, plan, plan_tasks
+from slotwise import PoolsChanged, plan, plan_tasks, simulate
 from slotwise.backends.simulated.simulation import Simulation
 from slotwise.core.cluster import Cluster, Host
 from slotwise.core.codec import decode_pool, encode_pool
@@ -24,6 +24,7 @@ from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.policy.claims import allocate
 from slotwise.policy.scheduler import ALLOCATORS, BACKFILLINGS, make_allocator, make_scheduler
+from slotwise.workload.file import parse_workload
 from slotwise.workload.workload import Workload
 
 GIB = 2**30
@@ -279,6 +280,8 @@ BAD: list[tuple[Any, str]] = [
     ({"slots": 3}, "slots are stated beside it, with the key `slots_max`"),
     ({"mem": 3}, "there is no resource 'mem'; did you mean 'memory'?"),
     (7, "pool 'x': resources_max is 7; give amounts by name"),
+    ({"gpu": "101%"}, "gpu is '101%'; give an amount, or a part of the cluster such as 50%"),
+    ({"memory": "-5%"}, "memory is '-5%'; give an amount, or a part of the cluster such as"),
 ]
 
 
@@ -321,6 +324,26 @@ def test_a_limit_of_zero_gives_nothing_of_it(simulated: Callable[..., Any]) -> N
     assert run.state.completed == {"a": 5.0}
     with pytest.raises(InputError, match="requests gpu 1, but pool 'x' may hold at most 0"):
         check_fits(job("a", "x", 1, gpu=1), Cluster((HOST,)), PoolTree([pool]))
+
+
+def test_a_limit_may_be_a_part_of_the_cluster(simulated: Callable[..., Any]) -> None:
+    """Of all its hosts, rounded down; other amounts stay as they are."""
+    pool = Pool("x", resources_max={"memory": "33%", "gpu": "12.5%", "licence": 2})
+    assert pool.has_parts
+    cluster = Cluster((HOST, Host("g", {"task": 2}, resources={"memory": 20})))
+    stated = {"memory": 19, "gpu": 0.5, "licence": 2}
+    assert pool.on(cluster) == Pool("x", resources_max=stated)
+    text = """
+slotwise: 1
+cluster: {hosts: [{name: h, slots: 8, resources: {memory: 80}}]}
+pools: {lab: {resources_max: {memory: 50%}}}
+jobs: [{id: a, pool: lab, phases: [{name: p, work: 5, tasks: 4, resources: {memory: 20}}]}]
+"""
+    read = parse_workload(text)
+    assert simulate(read).metrics["makespan"] == 2.5  # Two at once.
+    large = text.replace("memory: 20", "memory: 41")
+    with pytest.raises(InputError, match="pool 'lab' may hold at most 40 bytes"):
+        simulate(parse_workload(large))
 
 
 def test_allocations_count_what_others_hold_on_lost_hosts() -> None:

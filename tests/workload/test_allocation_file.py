@@ -10,6 +10,7 @@ import yaml
 
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool, PoolTree, Preemption
+from slotwise.core.units import Percent
 from slotwise.workload.allocation_file import read_allocations
 from slotwise.workload.file import parse_workload
 
@@ -79,13 +80,14 @@ def test_queues_of_the_file_have_the_default_max_share(tmp_path: Path) -> None:
 
 
 def test_the_most_memory_and_gpus_become_limits(tmp_path: Path) -> None:
-    """Of a queue, its children and all queues; parts of the cluster and minima have none."""
+    """Of a queue, its children and all queues, also as parts; minima have no counterpart."""
     text = """<allocations>
   <queue name="g"><maxResources>8192 mb, 4 vcores</maxResources>
     <minResources>1024 mb, 1 vcores</minResources>
     <maxChildResources>vcores=2, memory-mb=2048, yarn.io/gpu=1</maxChildResources>
     <queue name="h"/><queue name="i"><maxResources>vcores=3</maxResources></queue></queue>
   <queue name="j"><maxResources>memory-mb=50%, vcores=10%</maxResources></queue>
+  <queue name="k"><maxResources>40%</maxResources></queue>
   <queueMaxResourcesDefault>100 vcores, 4096 mb</queueMaxResourcesDefault>
 </allocations>"""
     keys, missing = imported(tmp_path, text)
@@ -95,16 +97,14 @@ def test_the_most_memory_and_gpus_become_limits(tmp_path: Path) -> None:
         "g": {"memory": "8192 MiB"},
         "g.h": {"memory": "4096 MiB"},
         "g.i": {},
-        "j": {},
+        "j": {"memory": "50%"},
+        "k": {"memory": "40%", "gpu": "40%"},
     }
     assert keys["pools"][0]["child_defaults"] == {
         "slots_max": 2,
         "resources_max": {"memory": "2048 MiB", "gpu": 1},
     }
-    assert missing == (
-        "minResources 1024 mb of g (line 3)",
-        "maxResources memory-mb=50% of j (line 6)",
-    )
+    assert missing == ("minResources 1024 mb of g (line 3)",)
 
 
 def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
@@ -118,6 +118,7 @@ def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     sales = pools["sales"]
     assert (sales.weight, sales.slots_min, sales.jobs_max) == (2.0, {"task": 4}, 50)
     assert (str(sales.slots_max["task"]), sales.parent) == ("75%", "root")
+    assert sales.resources_max == {"memory": Percent(50)}
     assert sales.preemption == Preemption(least_after=60.0)
     reports = Pool("sales.reports", policy="fifo", parent="sales", jobs_max=20)
     assert pools["sales.reports"] == Pool(**{**vars(reports), "preemptible": False})
@@ -126,7 +127,6 @@ def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     assert pools["default"].parent == "root"
     assert missing == (
         "minResources 8192 mb of sales (line 4)",
-        "maxResources memory-mb=50% of sales (line 5)",
         "maxAMShare of sales (line 7)",
         "aclSubmitApps of reports (line 11)",
         "queuePlacementPolicy (line 27)",

@@ -373,7 +373,7 @@ class Cluster:
         """The slots that a `Percent` is of those of a kind; any other share as it is."""
         if not isinstance(share, Percent):
             return share
-        return share.of_slots(self.capacity[self.slot_kind(kind)], least)
+        return share.of_total(self.capacity[self.slot_kind(kind)], least)
 
 
 def _slots(count: int) -> str:

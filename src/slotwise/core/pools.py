@@ -30,6 +30,7 @@ from slotwise.core.resources import (
     MEMORY,
     UNLIMITED,
     Resources,
+    ResourcesMax,
     amount_text,
     resources_max_of,
 )
@@ -249,22 +250,25 @@ class Pool:
     def has_parts(self) -> bool:
         """Whether a share is a part of a cluster that is not known yet."""
         shares: list[object] = [*self.slots_min.values(), *self.slots_max.values()]
+        shares += self.resources_max.values()
         return any(isinstance(share, Percent) for share in shares)
 
     def on(self, cluster: Cluster) -> Pool:
-        """This pool with shares in slots of this cluster: a max share has at least one."""
+        """This pool with numbers for this cluster: a max share of slots has at least one."""
         if not self.has_parts:
             return self
         min_shares, max_shares = (
             {
-                kind: share.of_slots(_slots_for(kind, cluster, shares), least)
+                kind: share.of_total(_slots_for(kind, cluster, shares), least)
                 if isinstance(share, Percent)
                 else share
                 for kind, share in shares.items()
             }
             for least, shares in ((0, self.slots_min), (1, self.slots_max))
         )
-        return replace(self, slots_min=min_shares, slots_max=max_shares)
+        assert isinstance(self.resources_max, ResourcesMax)
+        limits = self.resources_max.on(cluster.totals)
+        return replace(self, slots_min=min_shares, slots_max=max_shares, resources_max=limits)
 
 
 def _slots_for(kind: str, cluster: Cluster, shares: Iterable[str]) -> int:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, overload
 
 from slotwise.core.errors import InputError, check_name, is_number, is_whole, shown
-from slotwise.core.units import converted, size, size_text
+from slotwise.core.units import Percent, converted, size, size_text
 
 MEMORY = "memory"
 """The resource whose amounts are bytes."""
@@ -115,14 +115,26 @@ NOTHING = Resources({})
 
 
 class ResourcesMax(Resources):
-    """The most of each resource that is named, by name. An amount of 0 stays: nothing of it."""
+    """The most of each resource that is named, by name. An amount of 0 stays: nothing of it.
+
+    One may be a `Percent` of what the cluster has, until the amounts are `on` a cluster.
+    """
 
     __slots__ = ()
 
-    def __init__(self, amounts: Mapping[str, int]) -> None:
+    def __init__(self, amounts: Mapping[str, Any]) -> None:
         self._amounts = dict(sorted(amounts.items()))  # Decisions depend on their order.
         self.pairs = tuple(self._amounts.items())
         self._hash = hash(frozenset(self.pairs))
+
+    def on(self, totals: Mapping[str, int]) -> ResourcesMax:
+        """The amounts where a cluster has these totals; parts are rounded down."""
+        return ResourcesMax(
+            {
+                name: most.of_total(totals.get(name, 0)) if isinstance(most, Percent) else most
+                for name, most in self.items()
+            }
+        )
 
 
 UNLIMITED = ResourcesMax({})
@@ -157,16 +169,22 @@ def resources_max_of(what: str, stated: Any) -> ResourcesMax:
         return stated
     if isinstance(stated, Mapping) and "slots" in stated:
         raise InputError(f"{what}: slots are stated beside it, with the key `slots_max`")
-    return ResourcesMax(_amounts(what, stated))
+    return ResourcesMax(_amounts(what, stated, may_be_parts=True))
 
 
-def _amounts(what: str, stated: Any) -> dict[str, int]:
+def _amounts(what: str, stated: Any, may_be_parts: bool = False) -> dict[str, Any]:
     if not isinstance(stated, Mapping):
         raise InputError(
             f"{what} is {shown(stated)}; give amounts by name, such as"
             " {'memory': '4 GiB', 'gpu': 1}"
         )
-    return {name: _amount(what, name, value) for name, value in stated.items()}
+    found = {}
+    for name, value in stated.items():
+        _check_resource(what, name)
+        is_part = isinstance(value, str) and value.endswith("%") and may_be_parts
+        read = _part if is_part else _amount
+        found[name] = read(f"{what}: {name}", name, value)
+    return found
 
 
 def requested(what: str, stated: Any) -> Resources:
@@ -189,9 +207,15 @@ def check_devices(what: str, resources: Resources, is_host: bool = False) -> Non
         raise InputError(f"{what}: gpu is {gpus / UNIT:g}; give {some}")
 
 
-def _amount(what: str, name: Any, value: Any) -> int:
-    _check_resource(what, name)
-    what = f"{what}: {name}"
+def _part(what: str, name: str, value: str) -> Percent:
+    try:
+        return Percent.of(value)
+    except ValueError:
+        why = "give an amount, or a part of the cluster such as 50%, at most 100%"
+        raise InputError(f"{what} is {shown(value)}; {why}") from None
+
+
+def _amount(what: str, name: str, value: Any) -> int:
     if name == MEMORY:
         value = converted(what, value, size)
         if not is_whole(value) or value < 0:
@@ -234,7 +258,9 @@ def _times(name: str, has: int, amount: int) -> int:
     return has // amount
 
 
-def _number(name: str, amount: int) -> int | float:
+def _number(name: str, amount: int) -> Any:
+    if isinstance(amount, Percent):
+        return str(amount)
     if name == MEMORY:
         return amount
     return amount // UNIT if amount % UNIT == 0 else amount / UNIT

@@ -94,7 +94,7 @@ def size_text(count: int) -> str:
     return f"{count / 1024**power:.3g} {'KMGT'[power - 1]}iB"
 
 
-# Parts of the slots of a cluster.
+# Parts of a cluster.
 
 PART = "expected a whole number of slots, or a part of the cluster such as 50%, at most 100%"
 
@@ -103,7 +103,7 @@ _PERCENT = re.compile(rf"{_NUMBER}%")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Percent:
-    """A part of the slots of a cluster, as in `slots_max: 50%`."""
+    """A part of what a cluster has, as in `slots_max: 50%`."""
 
     value: float
 
@@ -115,8 +115,8 @@ class Percent:
             raise ValueError(NO_QUOTES if is_number_text(text) else PART)
         return cls(float(found[1]))
 
-    def of_slots(self, total: int, least: int = 0) -> int:
-        """This part of a number of slots, rounded down, but at least `least`."""
+    def of_total(self, total: int, least: int = 0) -> int:
+        """This part of a whole number, rounded down, but at least `least`."""
         return max(least, int(Fraction(str(self.value)) * total / 100))
 
     def __str__(self) -> str:

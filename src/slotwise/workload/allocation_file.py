@@ -204,6 +204,13 @@ def _resources(element: _Element, are_limits: bool) -> _Amounts:
         if found is None:
             raise _refused(element, "resources such as 8192 mb, 4 vcores")
         of = found["key"] or found["unit"]
+        if found["part"] and are_limits:  # Without a name it is a part of all resources.
+            named = {MEMORY: MEMORY_NAMES, GPU: GPU_NAMES}
+            limited = [one for one, names in named.items() if of in names or not of]
+            if float(found["number"]) <= 100:
+                others |= dict.fromkeys(limited, f"{found['number']}%")
+            if limited and of:
+                continue
         is_whole = are_limits and not found["part"] and "." not in found["number"]
         if of in MEMORY_NAMES and is_whole and found["unit"] in ("", "mb"):
             if int(found["number"]) << 20 <= MAX_AMOUNT:  # Else it limits nothing.
