@@ -10,8 +10,8 @@ from slotwise.core.decisions import Decision, GiveUp, Launch, Locality, Preempt,
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.resources import GPU, MEMORY
 from slotwise.core.snapshot import Snapshot
+from slotwise.policy.assignment.offers import Offers
 from slotwise.policy.assignment.together import Together, near_first
-from slotwise.policy.assignment.wide import WideTaskReservations
 
 
 class Assigner(Protocol):
@@ -29,11 +29,11 @@ Offer = tuple[str, PhaseState, Mapping[str, int]]
 """The kind of slot of a phase, the phase, and hosts with free slots where it may launch."""
 
 
-def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> Iterator[Offer]:
+def waiting(snapshot: Snapshot, offers: Offers | None = None) -> Iterator[Offer]:
     """The phases that may launch on free slots, in order, each with the hosts offered to it.
 
     First, kind by kind, the phases farthest below their allocation; last, the phases whose pool
-    should rather get a slot of another kind. `waits`, if tasks of some phase occupy several
+    should rather get a slot of another kind. `offers`, if tasks of some phase occupy several
     slots, decides who goes before these and which hosts each phase is offered. A phase is not
     offered hosts where its tasks only fail.
     """
@@ -42,8 +42,8 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
         snapshot.cluster.capacity, key=lambda kind: _is_later(snapshot, kind)
     ):
         free = snapshot.free(slot_kind)
-        if free or (waits and snapshot.reserved(slot_kind)):
-            order = waits.in_order(slot_kind) if waits else snapshot.backlogged(slot_kind)
+        if free or (offers and snapshot.reserved(slot_kind)):
+            order = offers.in_order(slot_kind) if offers else snapshot.backlogged(slot_kind)
             promises, refused = snapshot.promises, 0
             for phase in order:
                 if not phase.may_launch:
@@ -53,9 +53,9 @@ def waiting(snapshot: Snapshot, waits: WideTaskReservations | None = None) -> It
                     if refused == REFUSED_MAX:
                         break
                 else:
-                    offered = waits.offered(slot_kind, phase) if waits else free
-                    if not offered and waits:
-                        waits.note(phase)
+                    offered = offers.offered(slot_kind, phase) if offers else free
+                    if not offered and offers:
+                        offers.note(phase)
                     if phase.failures is not None:
                         offered = _without(phase.avoided(snapshot.lost), offered)
                     if not offered:
@@ -115,22 +115,22 @@ def remote(
 class Greedy:
     """The phase farthest below its allocation launches on a node with its input, otherwise in
     its rack, otherwise anywhere. Wide tasks and gangs may wait for slots
-    (`WideTaskReservations`). `together` places the tasks of a gang."""
+    (`Offers`). `together` places the tasks of a gang."""
 
     together: Together = field(default=near_first, repr=False)
 
     def assign(self, snapshot: Snapshot) -> Sequence[Decision]:
         """The next launch, if a slot is free and a phase may use it."""
-        waits = WideTaskReservations(snapshot) if snapshot.has_wide else None
-        for _, phase, free in waiting(snapshot, waits):
+        offers = Offers(snapshot) if snapshot.has_wide else None
+        for _, phase, free in waiting(snapshot, offers):
             if phase.is_gang:
                 if gang := self.together(snapshot, phase, free, Locality.ANY):
-                    return (waits and waits.begin()) or gang
+                    return (offers and offers.begin()) or gang
                 continue
             launch = local(phase, free) or remote(phase, snapshot, free, Locality.ANY)
             if launch is not None:  # None if its tasks must run on other hosts.
-                return (waits and waits.begin()) or (launch,)
-        return waits.defer() if waits else ()
+                return (offers and offers.begin()) or (launch,)
+        return offers.defer() if offers else ()
 
 
 # Resources: which of the GPUs of its host a task gets, and how much memory if it is learned.

@@ -11,8 +11,8 @@ from slotwise.core.errors import InputError, is_number, option_name, shown
 from slotwise.core.phase_state import PhaseState
 from slotwise.core.snapshot import Snapshot
 from slotwise.policy.assignment.assigner import remote, waiting
+from slotwise.policy.assignment.offers import Offers
 from slotwise.policy.assignment.together import Together, near_first
-from slotwise.policy.assignment.wide import WideTaskReservations
 
 HEARTBEATS = 1.5
 """The wait for one level of locality, in reporting intervals of a host."""
@@ -71,8 +71,8 @@ class Delay:
         resumed: list[PhaseState] = []
         now = snapshot.now
         offered: Mapping[str, int] | None = None
-        waits = WideTaskReservations(snapshot, self.near_after) if snapshot.has_wide else None
-        for slot_kind, phase, free in waiting(snapshot, waits):
+        offers = Offers(snapshot, self.near_after) if snapshot.has_wide else None
+        for slot_kind, phase, free in waiting(snapshot, offers):
             if free is not offered:
                 offered = free
                 # Slots that were free before this turn were offered and passed: they are far.
@@ -92,26 +92,26 @@ class Delay:
                 farthest = Locality.ANY
             if phase.is_gang:
                 if gang := self.together(snapshot, phase, free, farthest):
-                    return [*decisions, *(_begun(waits) or gang)]
+                    return [*decisions, *(_begun(offers) or gang)]
                 continue
             if near and (found := phase.next_task_on(near)):
                 launch = Launch(phase.id, *found, Locality.NODE)
-                return [*decisions, *(_begun(waits) or (launch,))]
+                return [*decisions, *(_begun(offers) or (launch,))]
             if near and (one := phase.next_task_without_home(near)):
                 locality = phase.locality(one[0], one[2])
                 launch = Launch(phase.id, *one, locality)
-                return [*decisions, *(_begun(waits) or (launch,))]
+                return [*decisions, *(_begun(offers) or (launch,))]
             if farthest > Locality.NODE and (far := remote(phase, snapshot, hosts, farthest)):
-                return [*decisions, *(_begun(waits) or (far,))]
-            if phase.is_wide and waits is not None:
-                waits.note(phase)
+                return [*decisions, *(_begun(offers) or (far,))]
+            if phase.is_wide and offers is not None:
+                offers.note(phase)
             elif is_due and not phase.is_wide and not phase.is_pinned:
                 if resumes(phase):
                     resumed.append(phase)
                 else:
                     decisions.append(self.deferral(phase, now))
         decisions += [self.deferral(phase, now) for phase in resumed]
-        return [*decisions, *(waits.defer() if waits else ())]
+        return [*decisions, *(offers.defer() if offers else ())]
 
     def farthest(self, phase: PhaseState, now: float) -> Locality:
         """The farthest locality that a phase accepts now.
@@ -151,9 +151,9 @@ class Delay:
         return 0.0, 0.0
 
 
-def _begun(waits: WideTaskReservations | None) -> Sequence[Decision]:
+def _begun(offers: Offers | None) -> Sequence[Decision]:
     """The waits that begin before a launch of a phase that comes later."""
-    return waits.begin() if waits else ()
+    return offers.begin() if offers else ()
 
 
 def begun(phase: PhaseState, now: float) -> float:
