@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, inf
+from math import ceil, exp, inf
 from typing import Any
 
 import numpy as np
@@ -434,8 +434,9 @@ class ActualDurations:
         work = np.broadcast_to(np.asarray(tasks.work, dtype=float), tasks.count)
         if self._noise > 0:
             rng = np.random.default_rng([self._seed, number, place])
-            spread = self._noise * rng.standard_normal(tasks.count)
-            work = work * np.exp(spread - self._noise**2 / 2)
+            spread = self._noise * rng.standard_normal(tasks.count) - self._noise**2 / 2
+            # Not that of numpy, whose last digit depends on the processor.
+            work = work * np.array(list(map(exp, spread.tolist())))
         drawn: list[float] = work.tolist()
         return drawn
 
