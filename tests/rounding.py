@@ -1,8 +1,8 @@
 """Makes numpy round alike on all machines, if it is imported before numpy.
 
 OpenBLAS chooses its kernels by the processor, and they add in different orders: the last digits
-of a bound differ from one machine to the next. So do those of `exp` and `log` of numpy where the
-processor has AVX-512. Golden logs hold all digits.
+of a bound differ from one machine to the next. So do those of `exp` and `log` where numpy uses
+AVX-512. Golden logs hold all digits.
 """
 
 from __future__ import annotations

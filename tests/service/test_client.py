@@ -22,7 +22,7 @@ pytest.importorskip("uvicorn")
 from service.conftest import RunningServer
 from sessions.small_calls import fail, touch_and_wait, wait_for_file
 from slotwise import Calls, Client, InputError, Job, Phase, SlotwiseError, Tasks
-from slotwise.service.clients.transport import NoServerError, ServerClosedError
+from slotwise.service.clients.transport import NoServerError, ServerClosedError, Transport
 from slotwise.service.http.views import IDLE
 from waiting import until
 
@@ -255,6 +255,56 @@ def test_a_forked_process_does_not_use_the_client(client: Client) -> None:
     assert client.submit(abs, -2).result(PATIENCE) == 2
     with pytest.raises(InputError, match="a Client cannot be used inside a call"):
         pickle.dumps(client)
+
+
+@pytest.mark.parametrize("is_job", [False, True])
+def test_what_ends_before_the_server_listens_is_not_missed(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, is_job: bool
+) -> None:
+    """As where a first connection takes longer than a submission and its work."""
+    listens, stream = threading.Event(), Transport.stream
+
+    def late(self: Transport, path: str, body: Any = None, **query: Any) -> Iterator[Any]:
+        if path == "/v1/results" and not body.get("once"):
+            assert listens.wait(PATIENCE)
+        yield from stream(self, path, body, **query)
+
+    monkeypatch.setattr(Transport, "stream", late)
+    with Client(server.url) as client:
+        future = client.command("true", id="job") if is_job else client.submit(abs, -1)
+        client.flush()
+        until(lambda: [one["state"] for one in server.get("/v1/jobs")["jobs"]] == ["done"])
+        listens.set()
+        found = future.result(PATIENCE)
+        assert Path(found).is_dir() if is_job else found == 1
+
+
+def test_a_job_that_ends_while_its_answer_is_on_the_way_is_not_missed(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And before the server listens: the client asks for it when it has the answer."""
+    listens, told = threading.Event(), threading.Event()
+    stream, post = Transport.stream, Transport.post
+
+    def late(self: Transport, path: str, body: Any = None, **query: Any) -> Iterator[Any]:
+        if path == "/v1/results" and not body.get("once"):
+            assert listens.wait(PATIENCE)
+        for frame in stream(self, path, body, **query):
+            yield frame
+            told.set()
+
+    def slow(self: Transport, path: str, body: Any = None) -> Any:
+        answer = post(self, path, body)
+        until(lambda: [one["state"] for one in server.get("/v1/jobs")["jobs"]] == ["done"])
+        listens.set()
+        assert told.wait(PATIENCE)
+        return answer
+
+    monkeypatch.setattr(Transport, "stream", late)
+    with Client(server.url) as client:
+        monkeypatch.setattr(Transport, "post", slow)
+        future = client.command("true", id="job")
+        assert Path(future.result(PATIENCE)).is_dir()
 
 
 def test_a_closed_client_leaves_no_thread_and_no_output(server: RunningServer) -> None:

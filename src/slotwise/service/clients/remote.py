@@ -41,6 +41,9 @@ FRESH_SECONDS = 1.0
 
 T = TypeVar("T")
 
+Received = Callable[[dict[str, Any], list[bytes]], None]
+"""Takes the header and the parts of a frame."""
+
 
 class RemoteCore:
     """Sends calls and jobs to a server, and settles their futures.
@@ -65,6 +68,7 @@ class RemoteCore:
         self._early: dict[str, tuple[Mapping[str, Any], list[bytes]]] = {}
         self.waiting = 0  # calls that wait for the results of others
         self.submitting = 0  # jobs whose ids are not known yet
+        self._listens = 0  # how often the server has begun to listen to what ends
         self.is_closed = self.is_ended = False
         self._server: tuple[float, dict[str, Any]] = (-FRESH_SECONDS, {})
         self.server()
@@ -267,6 +271,7 @@ class RemoteCore:
         self.check_open(had_waited=waited is not None)
         with self.lock:
             self.submitting += 1
+            listens = self._listens
         early = None
         try:
             job = self.outbox.repeated(post)["jobs"][0]["id"]
@@ -285,6 +290,8 @@ class RemoteCore:
             self.settle_job(future, *early)
         elif future.cancelled():
             self.stop_cancelled(future)
+        elif listens != self._listens:  # It may have ended before the server listened.
+            self.outbox.put(lambda: self._take_ended({}, [job], self._received))
         return future
 
     def settle_job(
@@ -310,7 +317,7 @@ class RemoteCore:
     def receives(
         self,
         body: Callable[[], Mapping[str, Any]],
-        received: Callable[[dict[str, Any], list[bytes]], None],
+        received: Received,
         is_over: Callable[[], bool],
     ) -> threading.Thread:
         """Start a thread that takes results until it `is_over`, across restarts."""
@@ -319,8 +326,13 @@ class RemoteCore:
             down_since, pause = None, PAUSE_SECONDS
             while not is_over() and not self.is_ended:
                 try:
-                    for header, parts in self.transport.stream("/v1/results", body()):
+                    stated, is_new = body(), True
+                    for header, parts in self.transport.stream("/v1/results", stated):
                         down_since, pause = None, PAUSE_SECONDS
+                        if is_new:
+                            self._listens += 1
+                            self._take_unstated(stated, body(), received)
+                            is_new = False
                         received(header, parts)
                         if is_over():
                             return
@@ -336,6 +348,30 @@ class RemoteCore:
         thread = threading.Thread(target=run, name="slotwise client receives", daemon=True)
         thread.start()
         return thread
+
+    def _take_unstated(
+        self, stated: Mapping[str, Any], now: Mapping[str, Any], received: Received
+    ) -> None:
+        """Take what has ended of what was submitted since a request was stated.
+
+        The server tells what ends from the first frame of its answer on.
+        """
+        calls = dict[str, list[int]]()
+        for key, numbers in now["calls"].items():
+            known = set(stated["calls"].get(key, ()))
+            if new := [one for one in numbers if one not in known]:
+                calls[key] = new
+        jobs = sorted(set(now["jobs"]) - set(stated["jobs"]))
+        if calls or jobs:
+            self._take_ended(calls, jobs, received)
+
+    def _take_ended(
+        self, calls: Mapping[str, Sequence[int]], jobs: Sequence[str], received: Received
+    ) -> None:
+        """Take those of these calls and jobs that have ended by now."""
+        asked = {"client": self.id, "calls": calls, "jobs": jobs, "once": True}
+        for header, parts in self.transport.stream("/v1/results", asked):
+            received(header, parts)
 
     def _wanted(self) -> dict[str, Any]:
         """The calls, by stream, and the jobs whose results are missing."""

@@ -293,15 +293,16 @@ class ServiceApp:
         return PlainResponse(answer)
 
     async def results(self, request: Request) -> Response:
-        """Stream the ends of the calls and jobs of a client."""
+        """Stream the ends of the calls and jobs of a client: until it leaves, or once."""
         body = await json_of(request)
         client = _of(body, "client", str, "")
         if not client:
             raise InputError("client is missing; give the name of the client")
-        calls = _numbers(_of(body, "calls", dict, {}))
-        news = self._news(
-            self._scoped(request, client), calls, _of(body, "jobs", list, []), user_of(request)
-        )
+        calls, jobs = _numbers(_of(body, "calls", dict, {})), _of(body, "jobs", list, [])
+        if _of(body, "once", bool, False):
+            ended = filter(None, self._calls.ended(calls, jobs, user_of(request)))
+            return StreamingResponse(ended, media_type="application/octet-stream")
+        news = self._news(self._scoped(request, client), calls, jobs, user_of(request))
         return StreamingResponse(news, media_type="application/octet-stream")
 
     async def _news(
