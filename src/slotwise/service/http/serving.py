@@ -51,6 +51,12 @@ LOG_BYTES_MAX = 10_000_000
 CHECK_SECONDS = 1.0
 """How often the server checks that its session has not failed, and notifies systemd."""
 
+ACCEPTED_AT_ONCE = 8
+"""The connections that are accepted before one too many is refused: each needs a descriptor."""
+
+WAITING_MAX = 1024
+"""The connections that the system keeps until they are accepted."""
+
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -153,6 +159,7 @@ class Process:
                 lifespan="off",
                 timeout_keep_alive=600,
                 timeout_graceful_shutdown=1,
+                backlog=ACCEPTED_AT_ONCE,
             )
         )
         serving = loop.create_task(http._serve([listening]))
@@ -163,6 +170,7 @@ class Process:
                 most = connections_max() // 2  # The own account has the others.
                 self._network.start(counted, http.server_state, most)
             await self._restore()
+            listening.listen(WAITING_MAX)  # The server has stated its `backlog` instead.
             notify_systemd("READY=1")
             restoring = loop.create_task(self._restore_others())
             try:
@@ -320,7 +328,7 @@ def _listening(path: Path) -> socket.socket:
         raise InputError(f"no socket can be made at {path}: {error.strerror}") from error
     finally:
         os.umask(mask)
-    listening.listen(1024)
+    listening.listen(WAITING_MAX)
     listening.setblocking(False)
     return listening
 
