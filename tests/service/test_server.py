@@ -361,9 +361,14 @@ def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]
         (after,) = server.submit({"command": "true", "pool": "b"})
         assert server.wait(after)["state"] == "done"
         assert server.job(job)["state"] == "running"
-        config.write_text('scheduler = "nobody"\n')
-        with pytest.raises(InputError, match="nobody"):
-            server.post("/v1/reload")
+        for wrong, message in (
+            ('scheduler = "nobody"\n', "nobody"),
+            ("[pools]\nheld = 1\n", "pool 'held' is that of jobs on hold; rename yours"),
+            ("[pools]\nx = {resources_max = {memroy = 1}}\n", "team.toml: .*'memroy'"),
+        ):
+            config.write_text(wrong)
+            with pytest.raises(InputError, match=message):
+                server.post("/v1/reload")
         assert server.job(job)["state"] == "running"
         server.post(f"/v1/jobs/{job}/cancel")
 
