@@ -18,7 +18,7 @@ from slotwise.core.job import Block, Job, Phase, PhaseId, Tasks
 from slotwise.core.log import Log
 from slotwise.core.loop import run
 from slotwise.core.pools import Pool, Preemption
-from slotwise.insight.explain import explain_state
+from slotwise.insight.explain import explain, explain_state
 from slotwise.insight.explanation import Explanation
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
@@ -293,6 +293,8 @@ def test_a_pool_that_is_not_preemptible_gives_no_slots(simulated: Simulate) -> N
     assert held(log, 0.0) == {"x": 2, "y": 2}
     assert preempted(log) == [(15.0, "y", 1), (15.0, "y", 0)]
     assert held(log, 15.0) == {"x": 2, "z": 2}
+    lacks = explain(log, "z", 20.0).phases[0].shares[0].lacks
+    assert lacks.endswith("it reclaims the missing slots; preemptible: false spares pool in")
 
 
 @pytest.mark.parametrize("slots", [1, 2])

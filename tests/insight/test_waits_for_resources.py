@@ -79,10 +79,20 @@ def test_a_job_is_told_of_the_limit_of_its_pool() -> None:
     )
     assert why(log, "late", 3.0).endswith("for room for memory in pool 'lab': job big keeps it")
     (wait,) = slotwise.explain(log, "big")
-    assert wait.reason == "pool lab held memory 5 GiB of at most 8 GiB"
+    assert wait.reason == "pool lab held memory 5 GiB of at most 8 GiB (jobs first)"
     assert wait.remedy == "a larger resources_max for pool lab would let it run more"
     (wait,) = slotwise.explain(log, "late")
     assert "room for memory in pool 'lab', which was kept for another job" in wait.reason
+
+
+def test_jobs_of_other_pools_do_not_hold_a_limit() -> None:
+    """Of a job at the limit of its pool it is not said that another job holds its slots."""
+    jobs = [replace(job_of("a", 4, 5.0, memory="1 GiB"), pool="lab"), job_of("b", 2, 20.0)]
+    cluster = Cluster((Host("h", {"task": 9}, resources={"memory": "64 GiB"}),))
+    pools = [Pool("lab", resources_max={"memory": "2 GiB"})]
+    found = explain_job(slotwise.simulate(Workload(jobs, cluster, pools), "fair").log, "a")
+    assert found.reason.endswith("pool lab held memory 2 GiB of at most 2 GiB (jobs a)")
+    assert [one.holders for one in found.intervals] == [(), ()]
 
 
 def test_devices_and_named_resources_are_counted_in_their_units() -> None:

@@ -325,7 +325,7 @@ def test_pools_above_their_shares_are_named() -> None:
     """Pool x came first and holds all slots; y has a right to half of them."""
     why = Live(job("a", 9, "x"), on=4, pools=[X, Y]).turn(arrives(job("it", 9, "y"))).why()
     assert [(one.pool, one.held, one.share) for one in why.above] == [("x", 4, 2.0)]
-    assert "above its share is x holds 4 of 2" in why.in_words(1.0)
+    assert "above its share is pool x (4 of 2 slots)" in why.in_words(1.0)
 
 
 def test_it_is_one_sentence_and_survives_json() -> None:

@@ -331,6 +331,16 @@ def test_the_socket_is_private_and_the_folder_has_one_server(server: RunningServ
     assert server.get("/v1")["state"] == "running"
 
 
+def test_a_refused_job_leaves_its_id(server: RunningServer) -> None:
+    """So do those that were to be submitted with it."""
+    too_large = {"command": "true", "id": "train", "resources": {"memory": "900 TB"}}
+    for _ in range(2):
+        with pytest.raises(InputError, match="job 'train-2'"):
+            server.submit({"command": "true", "id": "train"}, too_large)
+    jobs = server.submit({"command": "true", "id": "train"}, {"command": "true", "id": "train"})
+    assert jobs == ["train", "train-2"]
+
+
 @pytest.mark.parametrize("timeout", ["soon", "-1", "nan"])
 def test_a_timeout_is_a_time(server: RunningServer, timeout: str) -> None:
     """Others are refused."""
@@ -361,9 +371,14 @@ def test_a_configuration_is_read_again(make_server: Callable[..., RunningServer]
         (after,) = server.submit({"command": "true", "pool": "b"})
         assert server.wait(after)["state"] == "done"
         assert server.job(job)["state"] == "running"
-        config.write_text('scheduler = "nobody"\n')
-        with pytest.raises(InputError, match="nobody"):
-            server.post("/v1/reload")
+        for wrong, message in (
+            ('scheduler = "nobody"\n', "nobody"),
+            ("[pools]\nheld = 1\n", "pool 'held' is that of jobs on hold; rename yours"),
+            ("[pools]\nx = {resources_max = {memroy = 1}}\n", "team.toml: .*'memroy'"),
+        ):
+            config.write_text(wrong)
+            with pytest.raises(InputError, match=message):
+                server.post("/v1/reload")
         assert server.job(job)["state"] == "running"
         server.post(f"/v1/jobs/{job}/cancel")
 

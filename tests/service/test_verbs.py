@@ -256,7 +256,8 @@ def test_what_if_shows_both_courses(slotwise: Shell) -> None:
     for option, value, message in (
         ("--slots-max", "held=4", "pools: 'held' has the jobs on hold"),
         ("--resources-max", "default=gpu=-1", "resources_max: gpu is -1.0; give a number"),
-        ("--resources-max", "gpu=1", "--resources-max is 'gpu'; expected NAME=VALUE"),
+        ("--resources-max", "default=memroy=1", "has 'memroy', which no host has"),
+        ("--resources-max", "gpu=1", "expected POOL=RESOURCE=AMOUNT"),
         ("--host", "h9:0", "hosts: 'h9' has no slots; give it at least 1"),
         ("--host", f"h9:{10**20}", "give it at most 10000000"),
         ("--scheduler", "easy", "cannot be replaced by easy"),

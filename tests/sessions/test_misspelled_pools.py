@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from slotwise import Job, Phase, Pool, Session, Tasks
+from slotwise import InputError, Job, Phase, Pool, Session, Tasks, command
 
 PATIENCE = 120.0
 
@@ -36,6 +36,16 @@ def test_a_job_and_a_change_are_warned_of_too() -> None:
         with pytest.warns(UserWarning, match="'y' is not .*; it is created with weight 1"):
             session.change(job, pool="y")
         assert job.cancel()
+
+
+def test_a_refused_job_leaves_its_id() -> None:
+    """The one that is submitted instead has it; later ones get a number."""
+    with Session(1, resources={"memory": "1 GiB"}) as session:
+        for needs in ({"memory": "2 GiB"}, {"memroy": 1}, {"memory": -1}):
+            with pytest.raises(InputError, match="job 'c'"):
+                session.run(command("true", id="c", resources=needs))
+        jobs = [session.run(command("true", id="c")) for _ in range(2)]
+        assert [job.job for job in jobs] == ["c", "c-2"]
 
 
 def test_without_given_pools_any_may_be_named() -> None:

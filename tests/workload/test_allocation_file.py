@@ -107,6 +107,23 @@ def test_the_most_memory_and_gpus_become_limits(tmp_path: Path) -> None:
     assert missing == ("minResources 1024 mb of g (line 3)",)
 
 
+@pytest.mark.parametrize(
+    ("amounts", "expected"),
+    [
+        ("memory-mb=0%, vcores=50%", {"slots_max": "50%", "resources_max": {"memory": 0}}),
+        ("vcores=0.0%", {"slots_max": 0}),
+        ("0%", {"slots_max": 0, "resources_max": {"memory": 0, "gpu": 0}}),
+    ],
+)
+def test_nothing_in_percent_is_nothing(
+    tmp_path: Path, amounts: str, expected: dict[str, Any]
+) -> None:
+    """Parts of a workload file are above 0 %."""
+    queue = f"<queue name='q'><maxResources>{amounts}</maxResources></queue>"
+    keys, missing = imported(tmp_path, f"<allocations>{queue}</allocations>")
+    assert (keys, missing) == ({"pools": [{"name": "q", **expected}]}, ())
+
+
 def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     """Limits of users hold in all queues: `root` has them, and is free of the defaults."""
     keys, missing = imported(tmp_path, HADOOP)
@@ -169,9 +186,7 @@ BAD = {
     "<configuration/>": "<configuration> (line 1) is not <allocations>; name an allocation fi",
     "<allocations><queue/></allocations>": "<queue> (line 1) has no name; give it the",
     within("<weight>much</weight>"): "<weight> (line 1) is 'much'; expected a number",
-    within(
-        "<weight>-1</weight>"
-    ): "as pools of a workload file: pools[0].weight (line 3) is -1",
+    within("<weight>-1</weight>"): "as keys of a workload file: pool 'a'.weight is -1",
     within("<maxRunningApps>1.5</maxRunningApps>"): "<maxRunningApps> (line 1) is '1.5'; expe",
     within("<minResources>many</minResources>"): "<minResources> (line 1) is 'many'; expected",
     within("<allowPreemptionFrom>no</allowPreemptionFrom>"): "is 'no'; expected true or false",

@@ -130,7 +130,7 @@ def described(**options: Any) -> list[Callable[[], object]]:
     [
         ({"memory": "9 GiB"}, "requests memory 9 GiB, but the host with the most, 'h', has 8"),
         ({"gpu": 5}, "requests gpu 5, but the host with the most, 'h', has 4; request less"),
-        ({"tpu": 1}, "requests tpu 1, but no host has tpu; state it with resources or under"),
+        ({"tpu": 1}, "requests tpu 1, but no host has tpu; leave it out, or state what"),
         ({"task": 1}, "requests 'task' as a resource, but it is a kind of slot"),
     ],
 )

@@ -169,7 +169,10 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
     if is_team and not has_objective and stated["scheduler"] is None:
         stated["scheduler"] = OF_TEAM
     of_network = {name: stated.pop(name, None) for name in OF_NETWORK}
-    pools, objective, preemption = read_sharing(defaults.workload)
+    try:
+        pools, objective, preemption = read_sharing(defaults.workload)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
     if not has_pools:
         pools = ()
     stated |= {

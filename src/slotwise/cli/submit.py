@@ -292,15 +292,19 @@ def _resources(options: Mapping[str, Any]) -> dict[str, Any]:
         from slotwise.cli.parsing import parse_resources
 
         found |= parse_resources(options["resources"]) or {}
-    if "gpu" in options:
-        found["gpu"] = options["gpu"]
-    if "memory" in options:
-        found["memory"] = _memory(options["memory"])
+    for name in {"gpu", "memory"} & options.keys():
+        from slotwise.core.resources import requested
+
+        if name in found:
+            raise InputError(f"--{name} and --resources both state {name}; leave one out")
+        stated = options[name]
+        found[name] = _memory(stated) if name == "memory" else stated
+        requested(f"--{name}", {name: found[name]})  # The server would name --resources.
     return found
 
 
 def _memory(text: str) -> int | str:
-    """A size, which the server parses. InputError for one that no size begins as."""
+    """A size, or bytes. InputError for a number without a unit, and what begins as no size."""
     if not text[:1].isdecimal():
         raise InputError(f"--memory is {text!r}; expected a size such as 512MB or 8GiB")
     if not text.isdecimal():

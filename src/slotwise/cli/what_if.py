@@ -59,8 +59,7 @@ def what_if(
             name, value = _pair(f"--{key.replace('_', '-')}", text, "=")
             pools.setdefault(name, {})[key] = _number(value)
     for text in resources_max or ():
-        named, amount = _pair("--resources-max", text, "=")
-        name, resource = _pair("--resources-max", named, "=")
+        name, resource, amount = _limit(text)
         limits = pools.setdefault(name, {}).setdefault("resources_max", {})
         limits[resource] = _number(amount)
     hosts = [_pair("--host", text, ":") for text in host or ()]
@@ -143,6 +142,18 @@ def _pair(option: str, text: str, sign: str) -> tuple[str, str]:
         example = "h9:8" if sign == ":" else "team=2"
         raise InputError(f"{option} is {text!r}; expected NAME{sign}VALUE, as in {example}")
     return name, value
+
+
+def _limit(text: str) -> tuple[str, str, str]:
+    """The pool, the resource and the amount of a limit. The pool may have any sign."""
+    name, *limit = text.rsplit("=", 2)
+    if len(limit) < 2 or not (name and all(limit)):
+        raise InputError(
+            f"--resources-max is {text!r}; expected POOL=RESOURCE=AMOUNT, as in"
+            " team=memory=8GiB"
+        )
+    resource, amount = limit
+    return name, resource, amount
 
 
 def _number(text: str) -> int | float | str:

@@ -292,9 +292,9 @@ class Cluster:
                 continue
             if not largest:
                 raise InputError(
-                    f"each task requests {name} {text}, but no host has {name}; state it with"
-                    f" {option_name('resources')} or under `resources` of a host, or leave it"
-                    " out"
+                    f"each task requests {name} {text}, but no host has {name}; leave it out,"
+                    f" or state what hosts have: {option_name('resources')} of the run or"
+                    " server, or `resources` of a host"
                 )
             most = largest.texts()[name]
             raise InputError(

@@ -226,6 +226,9 @@ def _amount(what: str, name: str, value: Any) -> int:
         if value > MAX_AMOUNT:
             raise InputError(f"{what} is {shown(value)}; give at most {MAX_AMOUNT:,} bytes")
         return int(value)
+    if isinstance(value, str):
+        why = "give a number, without quotes or a unit; only memory has units"
+        raise InputError(f"{what} is {shown(value)}; {why}")
     if not is_number(value) or not 0 <= value <= MAX_AMOUNT // UNIT:
         most = MAX_AMOUNT // UNIT
         raise InputError(f"{what} is {shown(value)}; give a number from 0 to {most:,}")

@@ -32,7 +32,7 @@ from slotwise.insight.why import (
     unknown_job,
     why_now,
 )
-from slotwise.policy.assignment.preemption import spared_jobs
+from slotwise.policy.assignment.preemption import spared_jobs, spared_pools
 from slotwise.policy.scheduler import BACKFILLINGS, ESTIMATING, QUEUEINGS
 from slotwise.policy.steady import steady_shares
 
@@ -252,6 +252,8 @@ def _lacks(state: State, pool: PoolState) -> str:
                 )
             if state.pools.stop_limits and (jobs := spared_jobs(state, pool)):
                 words.append(_limited(jobs))
+            if state.pools.unpreemptible and (pools := spared_pools(state, pool)):
+                words.append(f"preemptible: false spares {_pools_named(pools)}")
         elif due < inf:
             words.append(f"below {what}: it reclaims the missing slots at {due:.6g} s")
     if pool.slots_being_reclaimed:
@@ -269,6 +271,10 @@ def _limited(jobs: Mapping[str, float]) -> str:
     until, first = min(jobs.values()), ", the first" if len(jobs) > 1 else ""
     when = f"{first} until {until:.6g} s" if until < inf else ""
     return f"stops_per_hour spares {jobs_named(jobs)}{when}"
+
+
+def _pools_named(pools: Sequence[str]) -> str:
+    return f"pool{'s' * (len(pools) > 1)} {', '.join(pools)}"
 
 
 def _spares(state: State, slot_kind: str) -> bool:

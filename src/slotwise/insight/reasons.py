@@ -150,8 +150,9 @@ class WhyWaiting:
                 )
             parts.insert(0, place)
         if self.above:
-            held = (f"{one.pool} holds {one.held} of {one.share:.4g}" for one in self.above)
-            parts.append(f"above its share is {', '.join(held)}")
+            held = (f"{one.pool} ({one.held} of {one.share:.4g} slots)" for one in self.above)
+            which = "their shares are pools" if len(self.above) > 1 else "its share is pool"
+            parts.append(f"above {which} {', '.join(held)}")
         if self.remedy:
             parts.append(f"what would start it: {self.remedy}")
         if self.start is not None:

@@ -144,13 +144,18 @@ def _why_limited(state: State, phase: PhaseState, limit: ResourceLimit) -> Phase
     """Why it gets no more if one of its pools may hold no more of another resource."""
     amount, holders = amount_text(limit.name, limit.taken_by(phase)), holders_of(state, limit)
     asks = "its gang requests" if phase.is_gang else "each of its tasks requests"
-    by = f" (jobs {_listed(holders)})" if holders else ""
     return PhaseReason(
         Reason.POOL_RESOURCES_MAX,
-        f"{asks} {limit.name} {amount}, and pool {limit.pool!r} holds {room_left(limit)}{by}",
+        f"{asks} {limit.name} {amount}, and pool {limit.pool!r} holds {room_left(limit)}"
+        f"{_by(holders)}",
         larger(limit, phase),
         limit.name,
     )
+
+
+def _by(holders: Sequence[str]) -> str:
+    """The jobs that hold what is limited, in parentheses."""
+    return f" (jobs {_listed(holders)})" if holders else ""
 
 
 def _closed(state: State, pool: PoolState) -> str:
@@ -590,7 +595,8 @@ def cause_of(state: State, phase: PhaseState, scheduler: str, may_defer: bool) -
     runs = any(one.running for one in state.phases_of(phase.job.id))
     waiter = "its other tasks" if runs else "it"
     if limit := limit_reached(phase):
-        reason = f"pool {limit.pool} held {room_left(limit)}"
+        by = _by(holders_of(state, limit))
+        reason = f"pool {limit.pool} held {room_left(limit)}{by}"
         larger_one = f"a larger resources_max for pool {limit.pool} would let it run more"
         return Cause("limited", f"{limit.pool} {limit.name}", reason, larger_one)
     if lack := _lack(state, phase):
@@ -651,7 +657,7 @@ def _not_admitted(state: State, job: str) -> Cause:
 NOT_LIMITED = frozenset({"all", "last task", "unresponsive", "idle", "blocked", "all slots"})
 """The kinds of causes of `limit_of` for which a job holds all slots that it can use."""
 
-ALONE = frozenset({"waits for jobs", "not admitted", "max share"})
+ALONE = frozenset({"waits for jobs", "not admitted", "max share", "limited"})
 """The kinds of causes that do not depend on who holds the slots."""
 
 

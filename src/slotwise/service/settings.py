@@ -129,6 +129,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.run_as and os.geteuid() != 0:
             raise InputError("run_as takes a server that runs as root; leave it out")
+        if any(pool.name == HELD for pool in self.pools):
+            raise InputError(f"pool {HELD!r} is that of jobs on hold; rename yours")
         for user in self.users.values():
             _check_account(user, must_exist=self.run_as)
 

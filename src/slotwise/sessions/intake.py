@@ -93,7 +93,9 @@ class SessionCore:
         self._calls: dict[str, OpenCalls] = {}  # by job
         self.jobs: dict[str, tuple[Future[Any], Execution]] = {}
         self._settled: list[tuple[Future[Any], CallResult]] = []
-        self.unused, self.attempts_max = Names().unused, header.attempts_max
+        names = Names()
+        self.unused, self.give_back = names.unused, names.give_back
+        self.attempts_max = header.attempts_max
         self.lock = threading.RLock()
         self.promising = threading.RLock()  # Held while promises are asked for and begin.
         self.waiting = 0  # calls that wait for the results of others
@@ -502,6 +504,13 @@ class Names:
             last = self._last.get(base, 0)
             self._last[base] = max(last + 1, wanted)
         return name if wanted > last else f"{base}-{last + 1}"
+
+    def give_back(self, name: str) -> None:
+        """Let the last name of `unused` be used again, since no job got it."""
+        base, number = _numbered(name)
+        with self._lock:
+            if self._last.get(base) == number:
+                self._last[base] = number - 1
 
     def last(self, name: str) -> tuple[str, int]:
         """A name without its number, and the last number appended to that; 0 if unused."""

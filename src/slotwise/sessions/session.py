@@ -15,7 +15,7 @@ from typing import Any, Unpack
 
 from slotwise.backends.signals import HeldInterrupts
 from slotwise.core.cluster import Cluster, Host
-from slotwise.core.errors import InputError, MissingExtraError
+from slotwise.core.errors import InputError, MissingExtraError, SlotwiseError
 from slotwise.core.job import Job
 from slotwise.core.objective import Objective
 from slotwise.core.pools import PoolsStated, pools_of
@@ -149,9 +149,13 @@ class Session(SessionMethods):
             raise InputError(
                 "this job is already running; create another object to run it again"
             )
-        return intake.run(
-            self._planned(arriving(entry, intake.now, intake.unused), folder), waited
-        )
+        given: Any = arriving(entry, intake.now, intake.unused)
+        job = given if isinstance(given, Job | Described) else given.job
+        try:
+            return intake.run(self._planned(given, folder), waited)
+        except SlotwiseError:
+            intake.give_back(job.id)  # It is refused: the next one has its id.
+            raise
 
     def _planned(self, entry: Any, folder: str | Path) -> Execution:
         """The execution of a job, which is not open yet."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from slotwise.core.cluster import ANY_KIND, Cluster, Host
 from slotwise.core.errors import InputError, check_all, check_string, shown, suggestion
 from slotwise.core.job import Job
-from slotwise.core.pools import Pool, PoolTree, check_fits, pools_of
+from slotwise.core.pools import Pool, PoolTree, check_fits, check_resources, pools_of
 from slotwise.forecast.eta import WhatIf
 from slotwise.forecast.situation import Change
 from slotwise.sessions.changes import check_replaces
@@ -50,7 +50,10 @@ def change_of(core: SessionCore, jobs: Sequence[Job], asked: Asked) -> Change:
     pools = changed_pools(tree, asked.pools) if asked.pools else None
     if pools is not None:
         changed = PoolTree(pools).on(cluster)
-        for job in core.ask(core.jobs_left):
+        left_jobs = core.ask(core.jobs_left)
+        named = (changed[name] for name in asked.pools)
+        check_resources(named, _resources([*cluster.hosts, *hosts], left_jobs, tree))
+        for job in left_jobs:
             check_fits(job, cluster, changed)
         pools = tuple(changed.values())
     return Change(tuple(jobs), pools, asked.scheduler, hosts, tuple(without))
@@ -79,6 +82,19 @@ def _check_join(present: Cluster, hosts: Iterable[Host]) -> None:
             present = present.with_host(host)
         except InputError as error:
             raise InputError(f"hosts: {shown(host.name)}: {error}") from None
+
+
+def _resources(
+    hosts: Iterable[Host], jobs: Iterable[Job], pools: Mapping[str, Pool]
+) -> Iterator[str]:
+    """The resources that hosts have, jobs request or pools limit."""
+    for host in hosts:
+        yield from host.resources
+    for job in jobs:
+        for phase in job.phases:
+            yield from phase.needs
+    for pool in pools.values():
+        yield from pool.resources_max
 
 
 def changed_pools(present: Mapping[str, Pool], stated: Mapping[str, Any]) -> tuple[Pool, ...]:

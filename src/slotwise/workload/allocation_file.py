@@ -68,12 +68,17 @@ def read_allocations(path: str | Path) -> ImportedPools:
 
 def _check(imported: ImportedPools) -> None:
     """InputError for pools that a workload file cannot have."""
-    pool = imported.keys.get("pools", [{"name": "default"}])[-1]["name"]  # Has none below it.
-    job = {"id": "any", "pool": pool, "phases": [{"name": "any", "work": 1}]}
+    pools = imported.keys.get("pools", [{"name": "default"}])
+    job = {"id": "any", "pool": pools[-1]["name"], "phases": [{"name": "any", "work": 1}]}
     try:
         parse_workload(f"slotwise: 1\n{imported.text}jobs: [{flow_text(job)}]\n")
     except InputError as error:
-        raise InputError(f"as pools of a workload file: {error}") from None
+        text = _POOL.sub(lambda found: f"pool {pools[int(found[1])]['name']!r}", str(error))
+        raise InputError(f"as keys of a workload file: {_LINE.sub('', text)}") from None
+
+
+_POOL, _LINE = re.compile(r"pools\[(\d+)\]"), re.compile(r" \(line \d+\)")
+"""A place in the keys of a workload file, which the caller has not written."""
 
 
 # Elements of XML, without entities: these could expand to any size.
@@ -183,6 +188,11 @@ _AMOUNT = re.compile(
 )
 
 
+def _part(number: str) -> str | int:
+    """A part in percent; that of 0 % is nothing."""
+    return f"{number}%" if float(number) else 0
+
+
 class _Amounts(NamedTuple):
     """Amounts of resources: slots, others that have a counterpart, and the rest as text."""
 
@@ -208,7 +218,7 @@ def _resources(element: _Element, are_limits: bool) -> _Amounts:
             named = {MEMORY: MEMORY_NAMES, GPU: GPU_NAMES}
             limited = [one for one, names in named.items() if of in names or not of]
             if float(found["number"]) <= 100:
-                others |= dict.fromkeys(limited, f"{found['number']}%")
+                others |= dict.fromkeys(limited, _part(found["number"]))
             if limited and of:
                 continue
         is_whole = are_limits and not found["part"] and "." not in found["number"]
@@ -220,7 +230,7 @@ def _resources(element: _Element, are_limits: bool) -> _Amounts:
         elif of not in ("vcores", "vcore", "cpu", ""):
             rest.append(text.strip())
         elif found["part"]:
-            slots = f"{found['number']}%" if float(found["number"]) <= 100 else None
+            slots = _part(found["number"]) if float(found["number"]) <= 100 else None
         else:
             slots = min(int(float(found["number"])), MAX_SLOTS)
     return _Amounts(None if slots == MAX_SLOTS else slots, others, rest)

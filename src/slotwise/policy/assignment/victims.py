@@ -68,9 +68,12 @@ class PreemptionCandidates:
     Otherwise each overdue pool would look at all of them in each turn while they are spared.
     """
 
-    def __init__(self, snapshot: Snapshot, has_limits: bool = True) -> None:
-        """`has_limits`: whether the limits of stops (`stops_per_hour`) apply."""
+    def __init__(
+        self, snapshot: Snapshot, has_limits: bool = True, spares_pools: bool = True
+    ) -> None:
+        """Whether `stops_per_hour` and `preemptible: false` of pools apply."""
         self.snapshot, self._has_limits = snapshot, has_limits
+        self._kept = snapshot.pools.unpreemptible if spares_pools else frozenset[str]()
         self._found: dict[tuple[str, bool], Sequence[PreemptionCandidate]] = {}
         self._on_host: dict[tuple[str, bool], dict[str, list[PreemptionCandidate]]] = {}
         self._jobs: dict[str, dict[JobKey, tuple[int, float]]] = {}
@@ -80,11 +83,10 @@ class PreemptionCandidates:
         key = slot_kind, is_least
         if key not in self._found:
             now = inf if is_least else self.snapshot.now
-            kept = self.snapshot.pools.unpreemptible
             phases = [
                 phase
                 for phase in self.snapshot.holding(slot_kind)
-                if phase.job.pool not in kept and self.stops_left(phase) >= 1
+                if phase.job.pool not in self._kept and self.stops_left(phase) >= 1
             ]
             reserved = self.snapshot.promises.reserved
             self._found[key] = list(_newest_first(phases, now, reserved))

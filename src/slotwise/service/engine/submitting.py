@@ -121,6 +121,7 @@ class _JobBatch:
         self._names: dict[str, str] = {}
         self._owners: dict[str, User] = {}
         self._numbers: set[int] = set()  # Those that nothing was stored with.
+        self._ids = list[str]()  # The same; those that are numbers are not among them.
 
     def accept(self) -> list[StoredJob]:
         """Check, store and begin the jobs. Those that ask for promises come one by one."""
@@ -146,6 +147,7 @@ class _JobBatch:
             records = [record for record, _ in self._found]
             with self._counted():
                 self._numbers.clear()
+                self._ids.clear()
                 engine.store.add(records, given.key, given.environ).result()
         except BaseException:
             self._discard()
@@ -192,7 +194,7 @@ class _JobBatch:
         for _, execution in self._found:
             if execution is not None:
                 execution.close(succeeded=False)
-        self._engine.store.give_back(self._numbers)
+        self._engine.store.give_back(self._numbers, self._ids)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -234,6 +236,8 @@ class _JobBatch:
             stated = _stated_id(one.entry) if index is None else f"{array}_{index}"
             numbered.append(store.new_id(stated))
             self._numbers.add(numbered[-1][0])
+            if stated is not None:
+                self._ids.append(numbered[-1][1])
             found.append(one if index is None else one.with_number(numbered[-1][0]))
         return numbered, found
 

@@ -127,9 +127,11 @@ class Store:
                 self._names.unused(stated)
             return self._number, self._names.unused(stated)
 
-    def give_back(self, numbers: Collection[int]) -> None:
-        """Give the last of these numbers again, whose jobs are not added."""
+    def give_back(self, numbers: Collection[int], ids: Sequence[str] = ()) -> None:
+        """Give the last of these numbers and ids again, whose jobs are not added."""
         with self._numbering:
+            for id in reversed(ids):
+                self._names.give_back(id)
             while self._number in numbers:
                 self._number -= 1
 
