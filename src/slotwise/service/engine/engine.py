@@ -16,7 +16,7 @@ from slotwise.backends.local.backend import HOST
 from slotwise.backends.local.call_stream import CallFiles
 from slotwise.core.decisions import BreakPromise, Decision, GiveUp, Launch
 from slotwise.core.dependencies import CANCELLED, predecessor_failed
-from slotwise.core.errors import InputError, suggestion
+from slotwise.core.errors import InputError, SessionFailedError, suggestion
 from slotwise.core.events import Event, TaskAdopted, TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import PhaseId
 from slotwise.jobs.accounts import Account
@@ -117,6 +117,7 @@ class Engine:
         self.bring: Callable[[str], None] = _none_left  # Of jobs that are still restored.
         self._entering: set[str] = set()
         self._epoch = time.time() - core.now
+        core.on_failure = self._leave_commands
         core.forecasts_kept = self.folder / "forecasts.json"
         self.forecasts = core.forecasts  # From the start: they learn from all jobs.
 
@@ -162,14 +163,17 @@ class Engine:
         """Give a stored job, whose execution is open, to the session."""
         if not record.restart:
             note_before(execution, lambda: self.store.begin(record.id, time.time()))
-        if self._is_draining:  # The next server runs it.
-            execution.close(succeeded=False)
-            return
         future: Future[Any] = Future(self.core, record.id)
         self._live[record.id] = record, future, execution
+        if self._is_draining:  # Only now: `leave` must see all that begin.
+            del self._live[record.id]
+            execution.close(succeeded=False)
+            return
         try:
             self.core.run(execution, future, is_open=True)
         except Exception as error:  # It changed since it was checked, as its input may.
+            if self.core.is_closed or self.core.is_ended:  # The next server runs it.
+                return
             self.end(record, "failed", str(error))
             return
         if future.cancelled():  # Before the session had its job.
@@ -250,6 +254,8 @@ class Engine:
         if future.cancelled() or why == CANCELLED:
             state, reason = "cancelled", "" if why == CANCELLED else why
         elif error := future._raised():
+            if isinstance(error, SessionFailedError):  # The next server runs it.
+                return
             is_after = any(why == predecessor_failed(name) for name in record.after)
             state, reason = "cancelled" if is_after else "failed", why or str(error)
         else:
@@ -307,9 +313,12 @@ class Engine:
             self.hub.publish(of_client(record.client), job_frame(record))
 
     def _result(self, job: str) -> str:
-        """The result of a job that is done, for a word of a command."""
-        record = self.store.job(job)
-        text, _ = plain_result(None if record is None else record.result)
+        """The result of a job that is done, for a word of a command. InputError."""
+        if live := self._live.get(job):  # Its end may not be stored yet.
+            text = live[2].result
+        else:
+            record = self.store.job(job)
+            text, _ = plain_result(None if record is None else record.result)
         if not isinstance(text, str):
             raise InputError(f"job {job!r} has no output; give it one with `output`")
         return text
@@ -446,11 +455,9 @@ class Engine:
     def leave(self, seconds: float) -> None:
         """Close the session: calls may end within this time, commands stay as they are."""
         self._is_draining = True
-        for _, _, execution in list(self._live.values()):
-            if isinstance(execution, SupervisedCommands):
-                execution.leave()
+        self._leave_commands()
         if self._spawner is not None:  # The workers of Dask stay, as others use them.
-            with suppress(RuntimeError):  # The session has ended by an error.
+            with suppress(RuntimeError, SessionFailedError):  # The session has ended.
                 for host in self.session.hosts():
                     self.session.remove_host(host.name, drain=True)
         until, running = time.monotonic() + seconds, self.streams.running()
@@ -463,6 +470,12 @@ class Engine:
         self.session.close(cancels=True)
         if self._spawner is not None:
             self._spawner.close()
+
+    def _leave_commands(self) -> None:
+        """Let commands run on when their jobs are closed: the next server adopts them."""
+        for _, _, execution in list(self._live.values()):
+            if isinstance(execution, SupervisedCommands):
+                execution.leave()
 
 
 def packed_result(value: object) -> bytes | None:

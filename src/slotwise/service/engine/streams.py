@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
-from slotwise.core.errors import SlotwiseError
+from slotwise.core.errors import SessionFailedError, SlotwiseError
 from slotwise.core.job import Job
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution
@@ -277,7 +277,7 @@ class Streams:
 
     def _over(self, stream: ServedStream, number: int, future: ServedFuture) -> None:
         """Store the end of a call, then notify its client."""
-        if self.is_leaving:
+        if self.is_leaving or _has_no_end(future):
             return
         self._begins.over((stream.record.id, number))
         state, packed, reason, printed = _ending(future)
@@ -322,6 +322,11 @@ class Streams:
 def _place(stream: ServedStream, number: int) -> dict[str, Any]:
     """The call that news are about, and its job: the client may not know its id yet."""
     return {"stream": plain_name(stream.key), "number": number, "of_job": stream.record.id}
+
+
+def _has_no_end(future: Future[Any]) -> bool:
+    """Whether its session has failed: the next server runs the call."""
+    return not future.cancelled() and isinstance(future._raised(), SessionFailedError)
 
 
 def _ending(future: Future[Any]) -> tuple[str, bytes | None, str, str]:

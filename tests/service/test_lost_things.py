@@ -1,0 +1,126 @@
+"""What must not be lost when the session fails, the server leaves, or two things meet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slotwise.core.pools import Pool
+from slotwise.service.engine.counts import ServiceCounts
+from slotwise.service.engine.engine import Engine
+from slotwise.service.engine.hub import Hub
+from slotwise.service.engine.restore import Restoration
+from slotwise.service.engine.submitting import JobSubmitter, Submission
+from slotwise.service.settings import Settings
+from slotwise.service.store.store import Store
+from slotwise.service.store.writer import StoreWriter
+from waiting import until
+
+WAITS = "echo begun >> begun; until [ -e go ]; do sleep 0.02; done; echo done > done"
+"""A command that notes each of its beginnings and ends when there is a file."""
+
+
+@contextmanager
+def _opened(folder: Path, run: int = 1) -> Iterator[Engine]:
+    """A server without its process, which leaves in order."""
+    with Store(folder / "service") as store:
+        settings = Settings(slots=2, scheduler="fair", pools=(Pool("a"), Pool("b")))
+        engine = Engine(store, settings, run, Hub())
+        try:
+            yield engine
+        finally:
+            engine.leave(0)
+
+
+def _submit(engine: Engine, folder: Path, *jobs: dict[str, Any], **more: Any) -> list[str]:
+    given = Submission(jobs, str(folder), {"PATH": "/usr/bin:/bin"}, engine.own, **more)
+    return [one.id for one in JobSubmitter(engine).submit(given)]
+
+
+def _fail(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the loop of the session end by a defect."""
+    with monkeypatch.context() as patched:
+        patched.setattr(ServiceCounts, "turn", lambda *_: 1 / 0)
+        engine.session.set_scheduler("fifo")
+        until(lambda: engine.core.is_ended)
+
+
+def _is_over(engine: Engine, job: str) -> Callable[[], bool]:
+    return lambda: engine.found(job).state != "open"
+
+
+def test_a_defect_of_the_loop_ends_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next server has those that ran, those that waited, and those that came meanwhile."""
+    with _opened(tmp_path) as first:
+        (runs,) = _submit(first, tmp_path, {"command": WAITS})
+        until((tmp_path / "begun").exists)
+        (waits,) = _submit(first, tmp_path, {"command": "true"}, hold=True)
+        _fail(first, monkeypatch)
+        with pytest.raises(ZeroDivisionError):
+            raise first.core._error or AssertionError
+        assert [one.state for one in first.store.jobs()] == ["open", "open"]
+    (tmp_path / "go").touch()
+    until((tmp_path / "done").exists)
+    with _opened(tmp_path, 2) as second:
+        assert str(Restoration(second).begin()) == "1 waiting, 1 continued"
+        until(_is_over(second, runs))
+        assert second.found(runs).state == "done"
+        assert second.found(waits).held
+        assert (tmp_path / "begun").read_text() == "begun\n"
+
+
+def test_a_job_that_enters_while_the_server_leaves_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its session has just been closed."""
+    with _opened(tmp_path) as engine:
+        run, leaving = engine.core.run, threading.Thread(target=engine.leave, args=[0])
+
+        def late(*given: Any, **more: Any) -> object:
+            leaving.start()
+            until(lambda: engine.core.is_closed)
+            return run(*given, **more)
+
+        monkeypatch.setattr(engine.core, "run", late)
+        (job,) = _submit(engine, tmp_path, {"command": "true"})
+        leaving.join()
+        assert engine.found(job).state == "open"
+
+
+def test_a_word_is_known_before_the_end_of_its_job_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next job begins at once."""
+    commit = StoreWriter._transaction
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.2)
+        return commit(*given)
+
+    with _opened(tmp_path) as engine:
+        monkeypatch.setattr(StoreWriter, "_transaction", slow)
+        first = {"id": "a", "command": "true", "output": "o"}
+        second = {"command": ["test", "-d", {"result_of": "a"}], "attempts": 1}
+        _, job = _submit(engine, tmp_path, first, second)
+        until(_is_over(engine, job))
+        assert engine.found(job).reason == ""
+
+
+def test_a_word_of_a_job_without_output_fails_its_job_only(tmp_path: Path) -> None:
+    """No further attempt begins: none can succeed."""
+    with _opened(tmp_path) as engine:
+        second = {"command": ["echo", {"result_of": "a"}]}
+        _, job = _submit(engine, tmp_path, {"id": "a", "command": "true"}, second)
+        until(_is_over(engine, job))
+        assert "job 'a' has no output; give it one" in engine.found(job).reason
+        (after,) = _submit(engine, tmp_path, {"command": "true"})
+        until(_is_over(engine, after))
+        assert engine.found(after).state == "done"
