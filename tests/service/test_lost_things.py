@@ -6,12 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
+from slotwise.service.engine import reloading
 from slotwise.service.engine.counts import ServiceCounts
 from slotwise.service.engine.engine import Engine
 from slotwise.service.engine.hub import Hub
@@ -124,3 +127,28 @@ def test_a_word_of_a_job_without_output_fails_its_job_only(tmp_path: Path) -> No
         (after,) = _submit(engine, tmp_path, {"command": "true"})
         until(_is_over(engine, after))
         assert engine.found(after).state == "done"
+
+
+def test_a_job_that_cannot_be_released_stays_held(tmp_path: Path) -> None:
+    """Its pool has got pools below it; in another one it runs."""
+    with _opened(tmp_path) as engine:
+        (job,) = _submit(engine, tmp_path, {"command": "true", "pool": "a"}, hold=True)
+        until(lambda: engine.core.ask(lambda: bool(engine.core.state.phases_of(job))))
+        pools = Pool("a"), Pool("c", parent="a")
+        reloading.changed(engine, replace(engine.settings, pools=pools))
+        with pytest.raises(InputError, match="pools below it"):
+            engine.release(job)
+        assert engine.found(job).held
+        engine.change(job, {"pool": "c"})
+        engine.release(job)
+        until(_is_over(engine, job))
+        assert engine.found(job).state == "done"
+
+
+def test_a_key_gives_all_jobs_of_its_submission_again(tmp_path: Path) -> None:
+    """However many there are."""
+    jobs = [{"command": "true"}] * 101
+    with _opened(tmp_path) as engine:
+        ids, again = (_submit(engine, tmp_path, *jobs, key="k", hold=True) for _ in range(2))
+        assert len(ids) == len(jobs)
+        assert again == ids

@@ -367,8 +367,7 @@ class Engine:
         self.open_job(job)
         with self._changing:
             if not self.found(job).held:
-                self.store.change(job, held=True).result()
-                self._change(job, pool=HELD)
+                self._set_held(job, True, HELD)
 
     def release(self, job: str) -> None:
         """The opposite of `hold`."""
@@ -376,8 +375,16 @@ class Engine:
         with self._changing:
             record = self.found(job)
             if record.held:
-                self.store.change(job, held=False).result()
-                self._change(job, pool=record.pool)
+                self._set_held(job, False, record.pool)
+
+    def _set_held(self, job: str, held: bool, pool: str) -> None:
+        """Store whether a job is held, and move it. InputError: it is as before."""
+        self.store.change(job, held=held).result()
+        try:
+            self._change(job, pool=pool)
+        except InputError:  # The pools have changed meanwhile, or it has a promise.
+            self.store.change(job, held=not held).result()
+            raise
 
     def change(self, job: str, stated: Mapping[str, Any]) -> None:
         """Change priority, weight, pool or deadline of a job that is not over."""
