@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from slotwise.backends.local.call_stream import CallFiles, pickled_call
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
+from slotwise.service.engine import calls as engine_calls
 from slotwise.service.engine import reloading
+from slotwise.service.engine.calls import CallFrames, Frame
 from slotwise.service.engine.counts import ServiceCounts
 from slotwise.service.engine.engine import Engine
 from slotwise.service.engine.hub import Hub
@@ -152,3 +156,80 @@ def test_a_key_gives_all_jobs_of_its_submission_again(tmp_path: Path) -> None:
         ids, again = (_submit(engine, tmp_path, *jobs, key="k", hold=True) for _ in range(2))
         assert len(ids) == len(jobs)
         assert again == ids
+
+
+OPENING: Frame = {"op": "open", "stream": "s", "binding": {}, "grows": True, "client": "c"}, []
+CLOSING: Frame = {"op": "close", "stream": "s"}, []
+
+
+def _call(number: int, path: Path | None = None) -> Frame:
+    """A frame with a call, which waits for a file if there is a path."""
+    code = f"until [ -e {path} ]; do sleep 0.02; done" if path else ""
+    body, _ = pickled_call(os.system, (code,), {}, CallFiles(is_local=False))
+    assert isinstance(body, bytes)
+    return {"op": "call", "stream": "s", "number": number, "inputs": [None]}, [body]
+
+
+def _refused(answer: dict[str, Any]) -> bool:
+    return "accepts no more calls" in answer["refused"].get("s", "")
+
+
+def test_a_call_for_a_job_that_accepts_none_is_refused(tmp_path: Path) -> None:
+    """While it runs, and when it is over; what was sent before changes nothing."""
+    with _opened(tmp_path) as engine:
+        calls, first = CallFrames(engine), _call(0, tmp_path / "go")
+        job = calls.handle([OPENING, first], engine.own)["jobs"]["s"]
+        assert _refused(calls.handle([CLOSING, _call(1)], engine.own))
+        assert _refused(calls.handle([_call(1)], engine.own))
+        assert not _refused(calls.handle([OPENING, first, CLOSING], engine.own))
+        (tmp_path / "go").touch()
+        until(_is_over(engine, job))
+        assert engine.found(job).state == "done"
+        assert _refused(calls.handle([_call(1)], engine.own))
+        assert not _refused(calls.handle([OPENING, first, CLOSING], engine.own))
+        assert not engine.core.is_ended
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_call_that_meets_the_cancellation_of_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    """It is refused, or cancelled; the server continues."""
+    with _opened(tmp_path) as engine:
+        calls = CallFrames(engine)
+        before = [_call(0, tmp_path / "go")] if runs else []
+        job = calls.handle([OPENING, *before], engine.own)["jobs"]["s"]
+        get = engine.streams.get
+
+        def cancelled(key: str) -> object:
+            stream = get(key)
+            if engine.store.call(job, 1) is not None:  # It is stored.
+                engine.cancel(job)
+            return stream
+
+        monkeypatch.setattr(engine.streams, "get", cancelled)
+        calls.handle([_call(1)], engine.own)
+        until(_is_over(engine, job))
+        assert engine.found(job).state == ("cancelled" if runs else "done")
+        until(lambda: engine.store.call_states(job)[-1].state == "cancelled")
+        assert not engine.core.is_ended
+
+
+def test_jobs_of_a_client_that_has_left_stay_open_while_calls_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come back for their results, and add more calls."""
+    monkeypatch.setattr(engine_calls, "LEFT_SECONDS", 0.0)
+    with _opened(tmp_path) as engine:
+        calls = CallFrames(engine)
+        job = calls.handle([OPENING, _call(0, tmp_path / "go")], engine.own)["jobs"]["s"]
+        for _ in range(2):
+            calls.close_left([])
+        assert not _refused(calls.handle([_call(1)], engine.own))
+        (tmp_path / "go").touch()
+        until(lambda: all(one.state == "done" for one in engine.store.call_states(job)))
+        assert not _is_over(engine, job)()
+        for _ in range(2):
+            calls.close_left([])
+            time.sleep(0.01)
+        until(_is_over(engine, job))

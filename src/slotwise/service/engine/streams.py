@@ -73,6 +73,13 @@ class ServedStream:
         return self.is_closed and not self.futures
 
     @property
+    def accepts(self) -> bool:
+        """Whether a call whose inputs are known can be added to its job of the session."""
+        if self.calls is not None and self.calls.has_ended:
+            return False
+        return not (self.grows and self.is_closed and not self.waiting)
+
+    @property
     def outcome(self) -> tuple[str, str]:
         """The state of a job that is over, and the reason."""
         if self.cancelled and not self.done:
@@ -185,7 +192,11 @@ class Streams:
         def submit() -> None:
             parts = [one._packed() if isinstance(one, Future) else one for one in inputs]
             with self._core.lock:
-                self._calls(stream).add(future, tuple(parts))
+                is_over = not stream.accepts
+                if not is_over:
+                    self._calls(stream).add(future, tuple(parts))
+            if is_over:  # Its job was cancelled meanwhile.
+                future.cancel()
 
         if not open_inputs:
             submit()
