@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -29,7 +30,7 @@ from slotwise.service.store.store import Store
 from slotwise.service.store.writer import StoreWriter
 from waiting import until
 
-WAITS = "echo begun >> begun; until [ -e go ]; do sleep 0.02; done; echo done > done"
+WAITS = "echo printed; echo begun >> begun; until [ -e go ]; do sleep 0.02; done; touch done"
 """A command that notes each of its beginnings and ends when there is a file."""
 
 
@@ -233,3 +234,38 @@ def test_jobs_of_a_client_that_has_left_stay_open_while_calls_run(
             calls.close_left([])
             time.sleep(0.01)
         until(_is_over(engine, job))
+
+
+def test_a_command_waits_for_space_for_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails no attempt, and what it prints is kept all the same."""
+    with _opened(tmp_path) as engine:
+
+        def full(path: str, *_: Any, **__: Any) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "makedirs", full)
+            (job,) = _submit(engine, tmp_path, {"command": WAITS})
+            until((tmp_path / "begun").exists)
+        (tmp_path / "go").touch()
+        until(_is_over(engine, job))
+        assert engine.found(job).state == "done"
+        (command,) = engine.store.tasks(job)
+        assert command.attempt == 1
+        (log,) = (engine.folder / "runs").glob(f"*/logs/{job}/*.out")
+        assert log.read_text() == "printed\n"
+
+
+def test_times_are_those_of_a_clock_that_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the sleep of a machine, which the clock of the session does not count."""
+    with _opened(tmp_path) as engine:
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 3600.0)
+        (job,) = _submit(engine, tmp_path, {"command": "true"})
+        until(_is_over(engine, job))
+        found = engine.found(job)
+        assert found.submitted <= (found.begun or 0.0) <= (found.ended or 0.0) <= time.time()

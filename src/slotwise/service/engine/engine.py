@@ -116,7 +116,6 @@ class Engine:
         self._changing = threading.Lock()  # Store and session change together.
         self.bring: Callable[[str], None] = _none_left  # Of jobs that are still restored.
         self._entering: set[str] = set()
-        self._epoch = time.time() - core.now
         core.on_failure = self._leave_commands
         core.forecasts_kept = self.folder / "forecasts.json"
         self.forecasts = core.forecasts  # From the start: they learn from all jobs.
@@ -198,7 +197,7 @@ class Engine:
         """Store what began and ended in a turn, and why jobs failed."""
         if self.is_leaving:
             return
-        at = self._epoch + now
+        at = time.time() - (self.core.now - now)  # The clock may have been set, or have slept.
         self.counts.turn(events, decisions)
         for event in events:
             if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
