@@ -269,3 +269,21 @@ def test_times_are_those_of_a_clock_that_was_set(
         until(_is_over(engine, job))
         found = engine.found(job)
         assert found.submitted <= (found.begun or 0.0) <= (found.ended or 0.0) <= time.time()
+
+
+def test_output_of_jobs_that_were_forgotten_is_removed_by_the_next_server(
+    tmp_path: Path,
+) -> None:
+    """Also that of calls, which is among the logs only: the first one was killed meanwhile."""
+    with _opened(tmp_path) as first:
+        log = first.folder / "runs" / "000001" / "logs" / "call" / "0.1.out"
+        kept = [OPENING, _call(0, tmp_path / "go"), CLOSING]
+        job = CallFrames(first).handle(kept, first.own)["jobs"]["s"]
+        (tmp_path / "go").touch()
+        until(_is_over(first, job))
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("printed\n")
+        first.store.prune(time.time() + 1.0, 1)
+    with _opened(tmp_path, 2) as second:
+        Restoration(second).begin()
+        assert not log.parent.exists()
