@@ -193,6 +193,25 @@ def test_a_job_is_attached_again(server: RunningServer, client: Client) -> None:
         assert other.job("calls").result(PATIENCE) == {"p": {0: 0, 1: -1}}
 
 
+def test_a_job_that_begins_before_its_id_is_known_runs(
+    client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The answer to its submission comes late."""
+    waits = f"until [ -e {tmp_path}/go ]; do sleep 0.02; done"
+    post = client._intake.transport.post
+
+    def late(path: str, body: Any = None) -> Any:
+        answer = post(path, body)
+        time.sleep(1.0)
+        return answer
+
+    monkeypatch.setattr(client._intake.transport, "post", late)
+    future = client.command(waits)
+    until(future.running)
+    (tmp_path / "go").touch()
+    future.result(PATIENCE)
+
+
 def test_a_pool_that_the_server_lacks_is_refused(
     tmp_path: Path, make_server: Callable[..., RunningServer]
 ) -> None:

@@ -108,11 +108,7 @@ class AttemptLogs:
         """Make a name for a file of the job itself, which is created empty."""
         try:
             os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
-            try:
-                _link(target, path)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-                _link(target, path)
+            _link_in_folder(target, path)
         except OSError as error:
             self._drop(path, error.strerror or str(error))
 
@@ -122,6 +118,8 @@ class AttemptLogs:
         An empty file is removed. A file on another file system is copied up to its limit.
         """
         with suppress(OSError):
+            if not os.path.lexists(path) and os.path.getsize(target):
+                _link_in_folder(target, path)  # The disk was full when it began.
             found = os.lstat(path)
             if not stat.S_ISLNK(found.st_mode):
                 if not found.st_size:
@@ -136,6 +134,15 @@ class AttemptLogs:
 
     def _drop(self, path: str, why: str) -> None:
         self._warn(f"output of tasks is not kept: {path}: {why}; the run continues")
+
+
+def _link_in_folder(target: str, path: str) -> None:
+    """Give a file another name, in a folder that is made if it is missing. Raises OSError."""
+    try:
+        _link(target, path)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        _link(target, path)
 
 
 def _link(target: str, path: str) -> None:

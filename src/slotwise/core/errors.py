@@ -73,6 +73,10 @@ class HostsLostError(SlotwiseError):
     """All hosts have left, and no others can join: what has begun cannot continue."""
 
 
+class SessionFailedError(SlotwiseError):
+    """The loop of a session has ended by an error, which says nothing about its jobs."""
+
+
 class OutputError(SlotwiseError):
     """A part of the output cannot be written where its task runs."""
 

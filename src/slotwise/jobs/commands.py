@@ -346,10 +346,16 @@ class Commands(Execution):
             self._find_inputs = None
 
     def _read_results(self) -> None:
-        """Replace the words of the command that are results of other jobs; only once."""
+        """Replace the words of the command that are results of other jobs; only once.
+
+        InputChanged for a job without a result.
+        """
         if self._lacks_results:
+            try:
+                self.runner = self._command.with_results()
+            except InputError as error:
+                raise InputChanged(f"job {self.job.id!r}: {error}") from None
             self._lacks_results = False
-            self.runner = self._command.with_results()
 
     def _open(self) -> None:
         if self._is_open or self._output is None:

@@ -174,6 +174,11 @@ class OpenCalls(CallStream):
         if self.append(call):
             self._host.inbox.put(self)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it accepts no more calls; the caller holds the lock."""
+        return not self._is_open and self.count > 0
+
     def end(self) -> None:
         """Accept no more calls; the caller holds the lock. Idempotent."""
         if self._is_open and self.count:

@@ -14,7 +14,13 @@ from slotwise.backends.local.call_stream import CallFiles, CallResult
 from slotwise.core.cluster import Cluster
 from slotwise.core.decisions import Decision, GiveUp
 from slotwise.core.dependencies import check_dependencies
-from slotwise.core.errors import InputError, SlotwiseError, check_name, suggestion
+from slotwise.core.errors import (
+    InputError,
+    SessionFailedError,
+    SlotwiseError,
+    check_name,
+    suggestion,
+)
 from slotwise.core.events import (
     Event,
     JobCancelled,
@@ -116,7 +122,8 @@ class SessionCore:
         self.state, self.inbox = self.loop.state, self.loop.backend.inbox
         self.views = SessionViews(self.loop)
         self.cells = cells_of_notebook()
-        self.loop.start(self._ended)
+        self.on_failure: Callable[[], None] = _nothing  # Before its jobs are closed.
+        self.loop.start(self._ended, lambda: self.on_failure())
 
     @property
     def now(self) -> float:
@@ -258,7 +265,7 @@ class SessionCore:
         """RuntimeError if no more calls are accepted; calls that have waited still are."""
         self.loop.check_process()
         if self._error is not None:
-            raise SlotwiseError(f"the session has failed: {self._error}") from self._error
+            raise SessionFailedError(f"the session has failed: {self._error}") from self._error
         if self.is_ended or (self.is_closed and not had_waited):
             raise RuntimeError(
                 "cannot schedule new futures after shutdown: the session is closed;"
@@ -431,7 +438,7 @@ class SessionCore:
         with self.lock:
             self._error, self.is_ended = error, True
         for future in self._pending():
-            future._fail(SlotwiseError(f"the session has failed: {error}"))
+            future._fail(SessionFailedError(f"the session has failed: {error}"))
         self.free()
 
     def _on_turn(
@@ -474,6 +481,10 @@ class SessionCore:
             future, _ = self.jobs.pop(job)
             self.learning.end(job)
             future._fail(SlotwiseError(f"job {job!r} failed: {reason}"))
+
+
+def _nothing() -> None:
+    """What is done at a failure of a session by default."""
 
 
 def arriving(entry: Entry, now: float, unused: Callable[[str], str]) -> Entry:

@@ -85,10 +85,17 @@ class LoopThread:
             self._questions = Questions(self.backend.inbox, self.backend.answer_all)
             self._held = stack.pop_all()
 
-    def start(self, ended: Callable[[BaseException | None], None]) -> None:
-        """Start the threads. `ended` is called after the loop, with its error or None."""
+    def start(
+        self,
+        ended: Callable[[BaseException | None], None],
+        failing: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start the threads. `ended` is called after the loop, with its error or None.
+
+        `failing` is called after an error, before the backend is closed.
+        """
         self._thread = threading.Thread(
-            target=self._run, args=(ended,), name="slotwise loop", daemon=True
+            target=self._run, args=(ended, failing), name="slotwise loop", daemon=True
         )
         for thread in (self._thread, self._steps, self._callbacks):
             thread.start()
@@ -160,11 +167,17 @@ class LoopThread:
         """Continue a call that has waited, in a thread that runs no user code."""
         self._steps.call(step)
 
-    def _run(self, ended: Callable[[BaseException | None], None]) -> None:
+    def _run(
+        self, ended: Callable[[BaseException | None], None], failing: Callable[[], None]
+    ) -> None:
         error: BaseException | None = None
         try:
             with self._held:
-                run(self._scheduler, self.backend, self.state, self._record, self._opened)
+                try:
+                    run(self._scheduler, self.backend, self.state, self._record, self._opened)
+                except BaseException:
+                    failing()
+                    raise
         except BaseException as failed:
             error = failed
         self._questions.end()

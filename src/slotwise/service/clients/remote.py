@@ -279,7 +279,8 @@ class RemoteCore:
             with self.lock:
                 future.job = job
                 self.jobs[job] = future
-                if early := self._early.pop(job, None):
+                early = self._early.pop(job, None)
+                if early is not None and early[0]["state"] in OVER:
                     del self.jobs[job]
         finally:
             with self.lock:
@@ -288,7 +289,7 @@ class RemoteCore:
                     self._early.clear()
         if early is not None:
             self.settle_job(future, *early)
-        elif future.cancelled():
+        if future.cancelled():
             self.stop_cancelled(future)
         elif listens != self._listens:  # It may have ended before the server listened.
             self.outbox.put(lambda: self._take_ended({}, [job], self._received))
@@ -399,13 +400,12 @@ class RemoteCore:
         """Settle the future of a call or job that has ended."""
         if "job" in header:
             with self.changed:
+                future = self.jobs.get(header["job"])
+                if future is None and self.submitting:
+                    self._early[header["job"]] = header, parts
                 if header["state"] in OVER:
-                    future = self.jobs.pop(header["job"], None)
-                    if future is None and self.submitting:
-                        self._early[header["job"]] = header, parts
+                    self.jobs.pop(header["job"], None)
                     self.changed.notify_all()
-                else:
-                    future = self.jobs.get(header["job"])
             if future is not None:
                 self.settle_job(future, header, parts)
             elif header["state"] in ("failed", "lost"):

@@ -36,6 +36,12 @@ LEFT_SECONDS = 600.0
 KEY_BYTES_MAX = 200
 """The maximum length of the key of a stream."""
 
+CLOSED = (
+    "its job accepts no more calls: it was cancelled, or closed while its client was not"
+    " connected; submit it again"
+)
+"""Why a call is refused."""
+
 LOOKED_UP = 500
 """How many jobs are looked up at once: then a thread can serve another request."""
 
@@ -88,19 +94,27 @@ class CallFrames:
         self._left[client] = time.monotonic()
 
     def close_left(self, listening: Sequence[str]) -> None:
-        """Close the streams of clients that have left long ago and are not `listening`."""
+        """Close the streams of clients that have left long ago and are not `listening`.
+
+        One whose calls are not over stays open: its client may come back for them.
+        """
         now = time.monotonic()
         for client in self._engine.streams.clients():  # Also those of an earlier server.
             self._left.setdefault(client, now)
         for client, since in list(self._left.items()):
-            if client in listening:
+            has_left = now - since > LEFT_SECONDS
+            if client in listening or (has_left and self._close_idle(client)):
                 del self._left[client]
-            elif now - since > LEFT_SECONDS:
-                del self._left[client]
-                for stream in self._engine.streams.of(client):
-                    if not stream.is_closed:
-                        self._engine.store.close_stream(stream.record.id)
-                        self._engine.streams.close(stream)
+
+    def _close_idle(self, client: str) -> bool:
+        """Close the streams of a client that have no calls; whether it has no others."""
+        with self._lock:  # No call is being added.
+            left = [one for one in self._engine.streams.of(client) if not one.is_closed]
+            idle = [stream for stream in left if not stream.futures]
+            for stream in idle:
+                self._engine.store.close_stream(stream.record.id)
+                self._engine.streams.close(stream)
+        return len(idle) == len(left)
 
 
 def call_frame(key: str, job: str, call: StoredCall) -> bytes:
@@ -121,6 +135,7 @@ class _CallBatch:
         self._opened: dict[str, tuple[StoredJob, Submitted]] = {}
         self._calls: dict[str, dict[int, StoredCall]] = {}
         self._refused: dict[str, str] = {}
+        self._closed = set[str]()
         self._names: dict[str, str] = {}
 
     def handle(self, frames: Sequence[Frame]) -> dict[str, Any]:
@@ -141,6 +156,8 @@ class _CallBatch:
                 continue
             stream = streams.get(key)
             if stream is None:
+                if what == "call":  # Its job was cancelled meanwhile.
+                    self._refused[key] = CLOSED
                 continue
             if what == "call":
                 self._add(stream, number)
@@ -192,6 +209,8 @@ class _CallBatch:
             )
         if what == "call":
             return self._call(key, number, header, parts)
+        if what == "close":
+            self._closed.add(key)
         if what in ("close", "cancel"):
             return str(what), key, number
         raise InputError(f"stream {plain_name(key)!r}: unknown op {shown(what)}")
@@ -265,8 +284,10 @@ class _CallBatch:
         stream = self._engine.streams.get(key)
         if number in self._calls.get(key, ()) or (stream and number in stream.numbers):
             return None
-        if stream is None and key not in self._opened:
-            return None  # It is over, so the call is known.
+        if key in self._closed or (key not in self._opened and _is_closed(stream)):
+            if self._engine.store.call(self._names[key], number) is None:
+                self._refused[key] = CLOSED
+            return None  # Else it is known.
         inputs = header.get("inputs", [None])
         if not isinstance(inputs, list) or inputs[:1] != [None]:
             raise InputError(
@@ -303,6 +324,11 @@ class _CallBatch:
                 is_known = stream is not None and number in stream.numbers
                 return is_known or number in self._calls.get(key, ())
         return False
+
+
+def _is_closed(stream: ServedStream | None) -> bool:
+    """Whether a stream that was opened before accepts no more calls."""
+    return stream is None or stream.is_closed
 
 
 def _is_number(number: Any) -> bool:

@@ -16,7 +16,7 @@ from slotwise.backends.local.backend import HOST
 from slotwise.backends.local.call_stream import CallFiles
 from slotwise.core.decisions import BreakPromise, Decision, GiveUp, Launch
 from slotwise.core.dependencies import CANCELLED, predecessor_failed
-from slotwise.core.errors import InputError, suggestion
+from slotwise.core.errors import InputError, SessionFailedError, suggestion
 from slotwise.core.events import Event, TaskAdopted, TaskFailed, TaskFinished, TaskKilled
 from slotwise.core.job import PhaseId
 from slotwise.jobs.accounts import Account
@@ -116,7 +116,7 @@ class Engine:
         self._changing = threading.Lock()  # Store and session change together.
         self.bring: Callable[[str], None] = _none_left  # Of jobs that are still restored.
         self._entering: set[str] = set()
-        self._epoch = time.time() - core.now
+        core.on_failure = self._leave_commands
         core.forecasts_kept = self.folder / "forecasts.json"
         self.forecasts = core.forecasts  # From the start: they learn from all jobs.
 
@@ -162,14 +162,17 @@ class Engine:
         """Give a stored job, whose execution is open, to the session."""
         if not record.restart:
             note_before(execution, lambda: self.store.begin(record.id, time.time()))
-        if self._is_draining:  # The next server runs it.
-            execution.close(succeeded=False)
-            return
         future: Future[Any] = Future(self.core, record.id)
         self._live[record.id] = record, future, execution
+        if self._is_draining:  # Only now: `leave` must see all that begin.
+            del self._live[record.id]
+            execution.close(succeeded=False)
+            return
         try:
             self.core.run(execution, future, is_open=True)
         except Exception as error:  # It changed since it was checked, as its input may.
+            if self.core.is_closed or self.core.is_ended:  # The next server runs it.
+                return
             self.end(record, "failed", str(error))
             return
         if future.cancelled():  # Before the session had its job.
@@ -194,7 +197,7 @@ class Engine:
         """Store what began and ended in a turn, and why jobs failed."""
         if self.is_leaving:
             return
-        at = self._epoch + now
+        at = time.time() - (self.core.now - now)  # The clock may have been set, or have slept.
         self.counts.turn(events, decisions)
         for event in events:
             if isinstance(event, TaskFinished | TaskFailed | TaskKilled):
@@ -250,6 +253,8 @@ class Engine:
         if future.cancelled() or why == CANCELLED:
             state, reason = "cancelled", "" if why == CANCELLED else why
         elif error := future._raised():
+            if isinstance(error, SessionFailedError):  # The next server runs it.
+                return
             is_after = any(why == predecessor_failed(name) for name in record.after)
             state, reason = "cancelled" if is_after else "failed", why or str(error)
         else:
@@ -307,9 +312,12 @@ class Engine:
             self.hub.publish(of_client(record.client), job_frame(record))
 
     def _result(self, job: str) -> str:
-        """The result of a job that is done, for a word of a command."""
-        record = self.store.job(job)
-        text, _ = plain_result(None if record is None else record.result)
+        """The result of a job that is done, for a word of a command. InputError."""
+        if live := self._live.get(job):  # Its end may not be stored yet.
+            text = live[2].result
+        else:
+            record = self.store.job(job)
+            text, _ = plain_result(None if record is None else record.result)
         if not isinstance(text, str):
             raise InputError(f"job {job!r} has no output; give it one with `output`")
         return text
@@ -358,8 +366,7 @@ class Engine:
         self.open_job(job)
         with self._changing:
             if not self.found(job).held:
-                self.store.change(job, held=True).result()
-                self._change(job, pool=HELD)
+                self._set_held(job, True, HELD)
 
     def release(self, job: str) -> None:
         """The opposite of `hold`."""
@@ -367,8 +374,16 @@ class Engine:
         with self._changing:
             record = self.found(job)
             if record.held:
-                self.store.change(job, held=False).result()
-                self._change(job, pool=record.pool)
+                self._set_held(job, False, record.pool)
+
+    def _set_held(self, job: str, held: bool, pool: str) -> None:
+        """Store whether a job is held, and move it. InputError: it is as before."""
+        self.store.change(job, held=held).result()
+        try:
+            self._change(job, pool=pool)
+        except InputError:  # The pools have changed meanwhile, or it has a promise.
+            self.store.change(job, held=not held).result()
+            raise
 
     def change(self, job: str, stated: Mapping[str, Any]) -> None:
         """Change priority, weight, pool or deadline of a job that is not over."""
@@ -446,11 +461,9 @@ class Engine:
     def leave(self, seconds: float) -> None:
         """Close the session: calls may end within this time, commands stay as they are."""
         self._is_draining = True
-        for _, _, execution in list(self._live.values()):
-            if isinstance(execution, SupervisedCommands):
-                execution.leave()
+        self._leave_commands()
         if self._spawner is not None:  # The workers of Dask stay, as others use them.
-            with suppress(RuntimeError):  # The session has ended by an error.
+            with suppress(RuntimeError, SessionFailedError):  # The session has ended.
                 for host in self.session.hosts():
                     self.session.remove_host(host.name, drain=True)
         until, running = time.monotonic() + seconds, self.streams.running()
@@ -463,6 +476,12 @@ class Engine:
         self.session.close(cancels=True)
         if self._spawner is not None:
             self._spawner.close()
+
+    def _leave_commands(self) -> None:
+        """Let commands run on when their jobs are closed: the next server adopts them."""
+        for _, _, execution in list(self._live.values()):
+            if isinstance(execution, SupervisedCommands):
+                execution.leave()
 
 
 def packed_result(value: object) -> bytes | None:

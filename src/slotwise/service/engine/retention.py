@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 from slotwise.backends.attempt_logs import file_name, files_of_job
 from slotwise.jobs.transfer import SHARED_MEMORY
@@ -69,7 +70,11 @@ def forget_unknown(engine: Engine) -> None:
 
     No job may be submitted during this, because its folder is made before it is stored.
     """
-    for job in supervisor_records.unknown(engine.folder, engine.store.ids()):
+    known = engine.store.ids()
+    names = set(map(file_name, known))
+    found = {one.name for one in engine.folder.glob("runs/*/logs/*")} - names
+    unknown = supervisor_records.unknown(engine.folder, known)
+    for job in sorted({*unknown, *map(unquote, found)}):
         forget_output(engine, job)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from slotwise.backends.local.call_stream import CallResult
-from slotwise.core.errors import SlotwiseError
+from slotwise.core.errors import SessionFailedError, SlotwiseError
 from slotwise.core.job import Job
 from slotwise.jobs.accounts import Account
 from slotwise.jobs.execution import Execution
@@ -71,6 +71,13 @@ class ServedStream:
     def is_over(self) -> bool:
         """Whether no call is left and none can come."""
         return self.is_closed and not self.futures
+
+    @property
+    def accepts(self) -> bool:
+        """Whether a call whose inputs are known can be added to its job of the session."""
+        if self.calls is not None and self.calls.has_ended:
+            return False
+        return not (self.grows and self.is_closed and not self.waiting)
 
     @property
     def outcome(self) -> tuple[str, str]:
@@ -185,7 +192,11 @@ class Streams:
         def submit() -> None:
             parts = [one._packed() if isinstance(one, Future) else one for one in inputs]
             with self._core.lock:
-                self._calls(stream).add(future, tuple(parts))
+                is_over = not stream.accepts
+                if not is_over:
+                    self._calls(stream).add(future, tuple(parts))
+            if is_over:  # Its job was cancelled meanwhile.
+                future.cancel()
 
         if not open_inputs:
             submit()
@@ -277,7 +288,7 @@ class Streams:
 
     def _over(self, stream: ServedStream, number: int, future: ServedFuture) -> None:
         """Store the end of a call, then notify its client."""
-        if self.is_leaving:
+        if self.is_leaving or _has_no_end(future):
             return
         self._begins.over((stream.record.id, number))
         state, packed, reason, printed = _ending(future)
@@ -322,6 +333,11 @@ class Streams:
 def _place(stream: ServedStream, number: int) -> dict[str, Any]:
     """The call that news are about, and its job: the client may not know its id yet."""
     return {"stream": plain_name(stream.key), "number": number, "of_job": stream.record.id}
+
+
+def _has_no_end(future: Future[Any]) -> bool:
+    """Whether its session has failed: the next server runs the call."""
+    return not future.cancelled() and isinstance(future._raised(), SessionFailedError)
 
 
 def _ending(future: Future[Any]) -> tuple[str, bytes | None, str, str]:

@@ -96,7 +96,7 @@ class JobSubmitter:
             if ids is None:
                 mine.set_result(_JobBatch(self._engine, given).accept())
             else:
-                mine.set_result(store.jobs(ids=ids))
+                mine.set_result(store.jobs(ids=ids, limit=len(ids)))
         except BaseException as error:
             mine.set_exception(error)
         finally:

@@ -17,7 +17,10 @@ from slotwise.jobs.commands import PHASE, CommandRunner, Commands
 from slotwise.jobs.execution import TaskPlace
 from slotwise.service.planned.hosted import HostedExecution
 from slotwise.service.supervision import supervisor
-from slotwise.service.supervision.supervised_runner import SupervisedRunner
+from slotwise.service.supervision.supervised_runner import (
+    SupervisedRunner,
+    make_task_folder,
+)
 from slotwise.service.supervision.supervisor import RECORD
 from slotwise.service.supervision.supervisor_records import (
     SupervisedTask,
@@ -215,9 +218,8 @@ class SupervisedCommands(Commands):
         record, trouble, self._before[task] = None, "", 0.0
         self._begun[task] = attempt, (self._by.run, attempt)
         if found is None:
-            os.makedirs(folder, 0o700, exist_ok=True)
-            if self._hosted is not None:
-                os.chmod(folder, 0o711)
+            with suppress(OSError):  # Its worker waits until the disk has space.
+                make_task_folder(folder, self._owner)
         elif (record := found.record) is None:
             trouble = found.trouble
         else:

@@ -11,9 +11,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 from slotwise import task as running
@@ -159,6 +160,7 @@ class SupervisedRunner:
         while True:
             with ExitStack() as opened:
                 try:
+                    make_task_folder(folder, self.account)
                     given = [self._opened(place, opened) for place in places]
                     plain = self._answer(request, given)
                     if "error" not in plain:
@@ -166,7 +168,7 @@ class SupervisedRunner:
                     why = OSError(plain["error"], os.strerror(plain["error"]), plain["place"])
                 except OSError as error:
                     why = error
-            if not _waits_for_space(why, places):
+            if not _waits_for_space(why, (*places, folder, *Path(folder).parents)):
                 raise OutputError.of(str(why.filename), why)
 
     def _answer(self, request: Mapping[str, Any], files: Sequence[int]) -> dict[str, Any]:
@@ -196,12 +198,20 @@ class SupervisedRunner:
         return file
 
 
-def _waits_for_space(error: OSError, files: Collection[str]) -> bool:
+def make_task_folder(folder: str, account: Account | None) -> None:
+    """Make the folder of a task. Raises OSError. `collect` opens files below it by name."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    if account is not None:
+        os.chmod(folder, 0o711)
+
+
+def _waits_for_space(error: OSError, files: Iterable[str | Path]) -> bool:
     """Whether a command did not start because one of these files had no space on its disk.
 
     Then this waits for some time, so that it is tried again without using up an attempt.
     """
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename in files
+    is_of_place = str(error.filename) in map(str, files)
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT) and is_of_place
     if is_full and not running.stop_requested():
         time.sleep(FULL_SECONDS)
         return True
