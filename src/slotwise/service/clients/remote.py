@@ -355,7 +355,7 @@ class RemoteCore:
     ) -> None:
         """Take what has ended of what was submitted since a request was stated.
 
-        The server tells what ends from the first frame of its answer on.
+        The server reports what ends from the first frame of its answer on.
         """
         calls = dict[str, list[int]]()
         for key, numbers in now["calls"].items():
