@@ -312,6 +312,17 @@ def test_a_snapshot_has_the_shares_and_the_queue_of_pools() -> None:
     assert sum(one.slots for one in found.running) == 6
 
 
+def test_a_pool_shows_what_it_holds_of_the_resources_that_it_limits() -> None:
+    """In bytes and numbers; other pools show nothing."""
+    limited = Pool("x", resources_max={"memory": "3 GiB", "gpu": 1.5})
+    run = Scheduled(6, limited, Pool("y"))
+    run.arrive("x", "x", tasks=4, resources={"memory": "1 GiB", "gpu": 0.5})
+    run.decide(0.0)
+    pools = run.reader.snapshot({}, "fair").sections["pools"]
+    assert pools["x"]["limits"] == {"memory": (3 << 30, 3 << 30), "gpu": (1.5, 1.5)}
+    assert "limits" not in pools["y"]
+
+
 def test_a_waiting_job_has_its_position_and_those_before_it() -> None:
     """In its own pool, in the order in which jobs get slots; and a reason."""
     run = Scheduled(1, Pool("a"), Pool("b"), scheduler="fifo")

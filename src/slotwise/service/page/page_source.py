@@ -228,7 +228,7 @@ class StateReader:
             for name, count in counts.items():
                 for pool in state.pools.path(name):
                     sums[pool.name] += count
-        steady = self._steady_shares()
+        steady, limits = self._steady_shares(), self._limits()
         found = {}
         for name, pool in state.pools.items():
             if name == self._held:
@@ -246,7 +246,16 @@ class StateReader:
                 "demand": demand[name],
                 "running": all_active[name],
                 "queued": all_jobs[name] - all_active[name],
+                **({"limits": limits[name]} if name in limits else {}),
             }
+        return found
+
+    def _limits(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """What pools hold of the resources that they limit, and may hold."""
+        found: dict[str, dict[str, tuple[float, float]]] = {}
+        for limit in (one for share in self._shares() for one in share.own_limits):
+            held, most = in_units(limit.name, limit.held), in_units(limit.name, limit.most)
+            found.setdefault(limit.pool, {})[limit.name] = held, most
         return found
 
     def _steady_shares(self) -> Mapping[str, float]:

@@ -64,13 +64,14 @@ function drawPools() {
   const most = Math.max(1, ...Object.values(pools).map(pool => Math.max(pool.used, pool.share, pool.least)),
     ...model.samples.slice(-seconds).flatMap(one => Object.values(one.pools).map(([used]) => used)));
   put($("pool-range"), `Last ${RANGES.find(range => range[1] === seconds)?.[0] ?? ""}`);
-  keyed($("pool-rows"), Object.entries(pools), name => el("tr", {}, el("th", {scope: "row"}, el("i", {className: "swatch"}), safe(name)),
+  keyed($("pool-rows"), Object.entries(pools), name => el("tr", {}, el("th", {scope: "row"}, el("i", {className: "swatch"}), safe(name), el("ul", {className: "muted"})),
     ...["Used", "Fair", "Guaranteed", "Steady", "Running", "Queued"].map(label => el("td", {className: "number", "data-label": label})),
     el("td", {className: "over-time"}, el("canvas", {role: "img"}))), (row, pool) => {
     const name = row.dataset.key, [head, ...cells] = row.children;
     head.firstChild.style.background = colours[name]; head.style.paddingLeft = `${14 * depth(name)}px`;
     [pool.used, pool.share, pool.least || "–", pool.steady, pool.running, pool.queued].forEach((value, n) => put(cells[n], value === "–" ? value : number(value)));
     cells[0].classList.toggle("under", pool.used + 0.999 < Math.min(pool.least, pool.demand));
+    keyed(head.lastChild, Object.entries(pool.limits ?? {}), () => el("li"), (item, [held, most]) => put(item, `${item.dataset.key}: ${amount(item.dataset.key, held)} of ${amount(item.dataset.key, most)}`));
     const canvas = cells[6].firstChild;
     canvas.setAttribute("aria-label", `${safe(name)} used ${pool.used} of its fair share of ${number(pool.share)} slots`);
     drawPool(canvas, model, name, seconds, colours[name], most);

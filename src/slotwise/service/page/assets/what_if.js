@@ -40,8 +40,12 @@ export function listPools(pools) {
 }
 $("what-if-form").addEventListener("submit", event => {
   event.preventDefault();
-  const {pool, weight, slots_max: most, scheduler} = event.target.elements, keys = {};
+  const {pool, weight, slots_max: most, limit, scheduler} = event.target.elements, keys = {};
   if (weight.value) keys.weight = Number(weight.value);
   if (most.value) keys.slots_max = Number(most.value);
+  if (limit.value.trim()) {
+    const [name, amount = ""] = limit.value.split(/=(.*)/).map(text => text.trim());
+    keys.resources_max = {[name]: /^[\d.]+$/.test(amount) ? Number(amount) : amount};
+  }
   ask($("what-if-answer"), {pools: Object.keys(keys).length ? {[pool.value]: keys} : {}, scheduler: scheduler.value.trim() || undefined});
 });
