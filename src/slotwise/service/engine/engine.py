@@ -212,8 +212,8 @@ class Engine:
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
-            elif isinstance(one, BreakPromise) and (record := self.store.job(one.job)):
-                self.store.change(one.job, changes={**record.changes, IS_BROKEN: True})
+            elif isinstance(one, BreakPromise):
+                self.store.note_change(one.job, IS_BROKEN)
 
     def _job_begins(self, job: str, at: float) -> None:
         self._begun.add(job)
@@ -351,11 +351,11 @@ class Engine:
         The next server cancels it if this one is killed before its tasks have stopped.
         """
         try:
-            record = self.open_job(job)
+            self.open_job(job)
         except OverError:
             return
         with suppress(StoreError):  # On a full disk it must be possible, too.
-            self.store.change(job, changes={**record.changes, IS_CANCELLED: True}).result()
+            self.store.note_change(job, IS_CANCELLED).result()
         if stream := self.streams.of_job(job):
             self.streams.cancel(stream)
         elif live := self._live.get(job):
