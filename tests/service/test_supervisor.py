@@ -20,7 +20,7 @@ from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
 from slotwise.jobs.commands import PHASE
 from slotwise.jobs.execution import LostAttemptError
 from slotwise.service.supervision.supervised import Spawner, SupervisedCommands
-from slotwise.service.supervision.supervisor import RECORD, start_of
+from slotwise.service.supervision.supervisor import RECORD, start_of, uptime
 from slotwise.service.supervision.supervisor_records import (
     job_folder,
     left_over,
@@ -290,6 +290,7 @@ REUSED = json.dumps(NAMED)
         (json.dumps({**NAMED, "pid": "1"}), "lost", "is damaged: a value has another type"),
         (json.dumps({**NAMED, "devices": [None]}), "lost", "a value has another type"),
         (json.dumps({**NAMED, "begun": float("nan")}), "lost", "a value has another type"),
+        (json.dumps({**NAMED, "uptime": "1"}), "lost", "a value has another type"),
         (json.dumps({**NAMED, "job": "other"}), "lost", "is of task 0 of job 'other'"),
         (f'{REUSED}\n{{"code": 0, "memory": -1, "seconds": 2.5}}\n', "lost", "not the end"),
     ],
@@ -313,6 +314,22 @@ def test_records_say_what_became_of_an_attempt(
             execution.discard(PHASE, 0, 1)
             attempt(execution, 2)
         assert (folder / "begun").read_text() == "1\n"
+
+
+def test_the_time_of_an_attempt_does_not_follow_the_clock(folder: Path) -> None:
+    """Unless the machine was started again, or the record is of an earlier version."""
+    place = Path(job_folder(folder, "j"), "0", RECORD)
+    place.parent.mkdir(parents=True)
+    an_hour_ago = {**NAMED, "begun": time.time() - 3600}  # So the clock was set forward.
+    mine, ten = {"start": start_of(os.getpid())}, {"uptime": uptime() - 10}
+    for plain, least in (
+        ({**an_hour_ago, **mine, **ten}, 10),
+        ({**an_hour_ago, **mine}, 3600),
+        ({**an_hour_ago, **ten}, 3600),
+    ):
+        place.write_text(json.dumps(plain))
+        (found,) = records(folder, "j")
+        assert least <= found.seconds < least + 60
 
 
 def test_a_record_names_files_of_its_task_only(folder: Path) -> None:

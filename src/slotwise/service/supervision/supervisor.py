@@ -176,6 +176,7 @@ class Supervisor:
             leave_keyring()
             self._account = account
         record = {"pid": self._pid, "start": self._start, "begun": time.time()}
+        record["uptime"] = uptime()
         record |= {name: request[name] for name in NAMED}
         answer: dict[str, Any] = record
         self._stops = False
@@ -238,12 +239,18 @@ def start_of(pid: int) -> str:
     Empty if there is no such process.
     """
     with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        return f"{_boot()} {int(file.read(1024).rpartition(b')')[2].split()[19])}"
+        return f"{boot()} {int(file.read(1024).rpartition(b')')[2].split()[19])}"
     return ""
 
 
+def uptime() -> float:
+    """Seconds since the machine has started, asleep or not; no clock that is set changes it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 @cache
-def _boot() -> str:
+def boot() -> str:
+    """What names this start of the machine. `start_of` begins with it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
