@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -237,10 +239,37 @@ def _is_over(pid: int) -> bool:
         return True
 
 
-def test_a_spawner_that_cannot_start_is_a_clear_failure(folder: Path) -> None:
-    """The folder is missing; its own message is on stderr."""
-    with pytest.raises(SlotwiseError, match="has exited with code 1 before it was ready"):
+def test_a_spawner_that_cannot_start_is_a_clear_failure(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is missing; or it ends at once, and its own message is on stderr."""
+    with pytest.raises(SlotwiseError, match=r"missing/spawner: No such file"):
         Spawner(folder / "missing")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(SlotwiseError, match="has exited with code 1 before it was ready"):
+        Spawner(folder)
+
+
+def test_the_spawner_of_a_killed_server_leaves_the_socket_of_the_next(folder: Path) -> None:
+    """It may notice the kill at any time: before it is ready, and after the next has begun."""
+    begin = (
+        "import os, sys; from slotwise.service.supervision.supervised import Spawner;"
+        f" print(Spawner({str(folder)!r}).pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        old = int(server.stdout.readline())
+        os.kill(old, signal.SIGSTOP)
+        server.kill()
+    with job(folder, 2, "echo 1") as execution:
+        own = os.stat(folder / "spawner").st_ino
+        os.kill(old, signal.SIGCONT)
+        until(lambda: _is_over(old))
+        assert os.stat(folder / "spawner").st_ino == own
+        attempt(execution)
+    assert not (folder / "spawner").exists()
 
 
 @pytest.mark.parametrize("sent", [b"", b"{", b"\n"])
