@@ -152,6 +152,7 @@ def test_a_command_reads_and_writes_files_as_the_account(server: AccountServer) 
     with folder_of(ANN, {"text.txt": "words\n"}) as folder:
         assert run(server, "ann", **{**about, "folder": folder}) == "words\n"
         made = folder / "out" / "task-00000.out"
+        assert run(server, "ann", about["command"], folder, inputs="text.txt") == "words\n"
         assert made.read_text() == "words\n"
         assert made.stat().st_uid == (folder / "out").stat().st_uid == ids(ANN)[0]
         for wrong in {"inputs": "text.txt"}, {"output": "mine"}, {"output": "/etc/mine"}:
