@@ -161,6 +161,23 @@ def test_a_command_reads_and_writes_files_as_the_account(server: AccountServer) 
         assert not Path("/etc/mine").exists()
 
 
+def test_a_job_that_never_runs_leaves_no_folder(server: AccountServer) -> None:
+    """A question makes none, also about the id of a job that ran, whose output stays."""
+    commands, about = server.folder / "service" / "commands", {"command": "cat text.txt"}
+    right, wrong = {**about, "inputs": "text.txt"}, {**about, "inputs": "missing"}
+    with folder_of(ANN, {"text.txt": "words\n"}) as folder:
+        run(server, "ann", folder=folder, **right, id="kept")
+        before = set(commands.rglob("*"))
+        more = {"folder": str(folder), "environ": {}, "user": "ann"}
+        for id in {}, {"id": "asked"}, {"id": "kept"}:
+            answer = server.post("/v1/what-if", {"jobs": [{**right, **id}], **more})
+            assert answer["jobs"]
+        for entries in [wrong], [right, wrong]:
+            with pytest.raises(InputError):
+                server.post("/v1/jobs", {"jobs": entries, **more})
+    assert set(commands.rglob("*")) == before
+
+
 def test_files_and_processes_of_others_are_out_of_reach(server: AccountServer) -> None:
     """Those of the service are, too: records, output, the socket, and the store."""
 

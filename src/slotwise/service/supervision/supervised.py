@@ -27,6 +27,7 @@ from slotwise.service.supervision.supervisor_records import (
     end,
     job_folder,
     records,
+    remove_unused,
     task_in,
 )
 
@@ -277,6 +278,8 @@ class SupervisedCommands(Commands):
                 for task, attempt in self._winners.items():
                     self._hosted.collect(task, self.output_files(PHASE, task, attempt))
             self._hosted.close(succeeded)
+            if not (succeeded or self._leaves):
+                remove_unused(self._folder)
         super().close(succeeded)
 
     def _end(self, task: int, name: tuple[int, int] | None) -> None:
