@@ -103,7 +103,9 @@ class Engine:
         )
         limits = self.session._limits
         self.planner = Planner(core, self.supervision, limits, self._result, self.account_of)
-        self.streams = Streams(core, store, hub, self._stream_over, self.account_of)
+        self.streams = Streams(
+            core, store, hub, self._stream_over, self.account_of, self._lose_store
+        )
         self._live: dict[str, tuple[StoredJob, Future[Any], Execution]] = {}
         self._reasons: dict[str, str] = {}
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
@@ -113,6 +115,7 @@ class Engine:
         self.launched: dict[tuple[PhaseId, int], float] = {}  # When the running tasks began.
         self._is_draining = self.is_leaving = False
         self.hurries = False  # `leave` waits for no call any more.
+        self.store_fault: BaseException | None = None  # The server must end because of it.
         self._changing = threading.Lock()  # Store and session change together.
         self.bring: Callable[[str], None] = _none_left  # Of jobs that are still restored.
         self._entering: set[str] = set()
@@ -288,7 +291,11 @@ class Engine:
         before, self._ended = self._ended, time.monotonic()
         may_wait = self._ended - before < BURST_SECONDS
         end = partial(self.store.end, record.id, state, at, reason, code, result)
-        insist(partial(end, may_wait=may_wait), notify)
+        insist(partial(end, may_wait=may_wait), notify, self._lose_store)
+
+    def _lose_store(self, error: BaseException) -> None:
+        """What has ended cannot be stored: the server must end, without a wait for calls."""
+        self.store_fault, self.hurries = error, True
 
     def _code(self, job: str, state: str, task: int | None = None) -> int | None:
         """The exit code of a task of commands, or of the job: of the task that failed last."""
