@@ -152,12 +152,30 @@ def test_a_command_reads_and_writes_files_as_the_account(server: AccountServer) 
     with folder_of(ANN, {"text.txt": "words\n"}) as folder:
         assert run(server, "ann", **{**about, "folder": folder}) == "words\n"
         made = folder / "out" / "task-00000.out"
+        assert run(server, "ann", about["command"], folder, inputs="text.txt") == "words\n"
         assert made.read_text() == "words\n"
         assert made.stat().st_uid == (folder / "out").stat().st_uid == ids(ANN)[0]
         for wrong in {"inputs": "text.txt"}, {"output": "mine"}, {"output": "/etc/mine"}:
             with pytest.raises(InputError, match=r"text\.txt|mine|denied|not found"):
                 submit(server, "bob", {"command": "true", **wrong}, folder)
         assert not Path("/etc/mine").exists()
+
+
+def test_a_job_that_never_runs_leaves_no_folder(server: AccountServer) -> None:
+    """A question makes none, also about the id of a job that ran, whose output stays."""
+    commands, about = server.folder / "service" / "commands", {"command": "cat text.txt"}
+    right, wrong = {**about, "inputs": "text.txt"}, {**about, "inputs": "missing"}
+    with folder_of(ANN, {"text.txt": "words\n"}) as folder:
+        run(server, "ann", folder=folder, **right, id="kept")
+        before = set(commands.rglob("*"))
+        more = {"folder": str(folder), "environ": {}, "user": "ann"}
+        for id in {}, {"id": "asked"}, {"id": "kept"}:
+            answer = server.post("/v1/what-if", {"jobs": [{**right, **id}], **more})
+            assert answer["jobs"]
+        for entries in [wrong], [right, wrong]:
+            with pytest.raises(InputError):
+                server.post("/v1/jobs", {"jobs": entries, **more})
+    assert set(commands.rglob("*")) == before
 
 
 def test_files_and_processes_of_others_are_out_of_reach(server: AccountServer) -> None:

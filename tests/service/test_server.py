@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -273,6 +275,27 @@ def test_commands_survive_the_server(server: RunningServer) -> None:
     assert (ended["state"], ended["code"]) == ("failed", 7)
     assert sorted(ran.read_text().split()) == list("012345")
     assert sorted(server.printed(job).split()) == list("012345")
+
+
+def test_a_server_whose_store_fails_ends_and_keeps_its_jobs(server: RunningServer) -> None:
+    """Else who waits for a job that has ended would wait for ever."""
+    waits = "echo begun >> begun; until [ -e go ]; do sleep 0.02; done"
+    jobs = server.submit({"command": waits}, {"command": "until [ -e ever ]; do sleep 1; done"})
+    until(lambda: all(server.job(one)["state"] == "running" for one in jobs))
+    broken = "BEFORE UPDATE OF ended ON jobs BEGIN INSERT INTO missing VALUES (1); END"
+    with closing(sqlite3.connect(server.folder / "service" / "store.db")) as database:
+        database.execute(f"CREATE TRIGGER broken {broken}")
+        (server.folder / "go").touch()
+        assert server.process is not None
+        assert server.process.wait(60) == 1
+        assert "what has ended cannot be stored" in server.log
+        assert "all jobs are kept" in server.log
+        database.execute("DROP TRIGGER broken")
+    server.transport.close()
+    server.start()
+    assert server.wait(jobs[0])["state"] == "done"
+    assert (server.folder / "begun").read_text() == "begun\n"
+    assert server.job(jobs[1])["state"] == "running"
 
 
 def test_a_command_that_ended_without_a_server_is_done(server: RunningServer) -> None:

@@ -145,14 +145,25 @@ def test_the_first_end_of_a_job_counts(store: Store) -> None:
     made = added(store)
     assert store.begin("1", 5.0).result()
     assert not store.begin("1", 6.0).result()
-    changes = {"priority": "high", "weight": 2.0, "held": True, "changes": {"weight": 1.0}}
+    changes = {"priority": "high", "weight": 2.0, "held": True}
     assert store.change("1", **changes).result()
     assert store.end("1", "failed", 7.0, "no such file", 2, LARGE).result()
     assert not store.end("1", "done", 8.0, result=LARGE).result()
     assert not store.change("1", weight=3.0).result()
+    assert not store.note_change("1", "cancelled").result()
     ended = {"state": "failed", "ended": 7.0, "reason": "no such file", "code": 2}
     assert store.job("1") == replace(made, begun=5.0, result=LARGE, **changes, **ended)
     assert files(store) == 1
+
+
+def test_changes_of_a_job_that_come_together_are_all_kept(store: Store) -> None:
+    """A job that its user cancels while its promise is broken is both."""
+    added(store)
+    noted = [store.note_change("1", name) for name in ("promise_broken", "cancelled")]
+    assert [one.result() for one in noted] == [True, True]
+    job = store.job("1")
+    assert job is not None
+    assert job.changes == {"promise_broken": True, "cancelled": True}
 
 
 def test_the_last_attempt_of_a_task_counts(store: Store) -> None:

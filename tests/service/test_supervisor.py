@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -20,7 +22,7 @@ from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
 from slotwise.jobs.commands import PHASE
 from slotwise.jobs.execution import LostAttemptError
 from slotwise.service.supervision.supervised import Spawner, SupervisedCommands
-from slotwise.service.supervision.supervisor import RECORD, start_of
+from slotwise.service.supervision.supervisor import RECORD, start_of, uptime
 from slotwise.service.supervision.supervisor_records import (
     job_folder,
     left_over,
@@ -237,10 +239,37 @@ def _is_over(pid: int) -> bool:
         return True
 
 
-def test_a_spawner_that_cannot_start_is_a_clear_failure(folder: Path) -> None:
-    """The folder is missing; its own message is on stderr."""
-    with pytest.raises(SlotwiseError, match="has exited with code 1 before it was ready"):
+def test_a_spawner_that_cannot_start_is_a_clear_failure(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is missing; or it ends at once, and its own message is on stderr."""
+    with pytest.raises(SlotwiseError, match=r"missing/spawner: No such file"):
         Spawner(folder / "missing")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(SlotwiseError, match="has exited with code 1 before it was ready"):
+        Spawner(folder)
+
+
+def test_the_spawner_of_a_killed_server_leaves_the_socket_of_the_next(folder: Path) -> None:
+    """It may notice the kill at any time: before it is ready, and after the next has begun."""
+    begin = (
+        "import os, sys; from slotwise.service.supervision.supervised import Spawner;"
+        f" print(Spawner({str(folder)!r}).pid, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        old = int(server.stdout.readline())
+        os.kill(old, signal.SIGSTOP)
+        server.kill()
+    with job(folder, 2, "echo 1") as execution:
+        own = os.stat(folder / "spawner").st_ino
+        os.kill(old, signal.SIGCONT)
+        until(lambda: _is_over(old))
+        assert os.stat(folder / "spawner").st_ino == own
+        attempt(execution)
+    assert not (folder / "spawner").exists()
 
 
 @pytest.mark.parametrize("sent", [b"", b"{", b"\n"])
@@ -290,6 +319,7 @@ REUSED = json.dumps(NAMED)
         (json.dumps({**NAMED, "pid": "1"}), "lost", "is damaged: a value has another type"),
         (json.dumps({**NAMED, "devices": [None]}), "lost", "a value has another type"),
         (json.dumps({**NAMED, "begun": float("nan")}), "lost", "a value has another type"),
+        (json.dumps({**NAMED, "uptime": "1"}), "lost", "a value has another type"),
         (json.dumps({**NAMED, "job": "other"}), "lost", "is of task 0 of job 'other'"),
         (f'{REUSED}\n{{"code": 0, "memory": -1, "seconds": 2.5}}\n', "lost", "not the end"),
     ],
@@ -313,6 +343,22 @@ def test_records_say_what_became_of_an_attempt(
             execution.discard(PHASE, 0, 1)
             attempt(execution, 2)
         assert (folder / "begun").read_text() == "1\n"
+
+
+def test_the_time_of_an_attempt_does_not_follow_the_clock(folder: Path) -> None:
+    """Unless the machine was started again, or the record is of an earlier version."""
+    place = Path(job_folder(folder, "j"), "0", RECORD)
+    place.parent.mkdir(parents=True)
+    an_hour_ago = {**NAMED, "begun": time.time() - 3600}  # So the clock was set forward.
+    mine, ten = {"start": start_of(os.getpid())}, {"uptime": uptime() - 10}
+    for plain, least in (
+        ({**an_hour_ago, **mine, **ten}, 10),
+        ({**an_hour_ago, **mine}, 3600),
+        ({**an_hour_ago, **ten}, 3600),
+    ):
+        place.write_text(json.dumps(plain))
+        (found,) = records(folder, "j")
+        assert least <= found.seconds < least + 60
 
 
 def test_a_record_names_files_of_its_task_only(folder: Path) -> None:

@@ -103,7 +103,9 @@ class Engine:
         )
         limits = self.session._limits
         self.planner = Planner(core, self.supervision, limits, self._result, self.account_of)
-        self.streams = Streams(core, store, hub, self._stream_over, self.account_of)
+        self.streams = Streams(
+            core, store, hub, self._stream_over, self.account_of, self._lose_store
+        )
         self._live: dict[str, tuple[StoredJob, Future[Any], Execution]] = {}
         self._reasons: dict[str, str] = {}
         self._last: dict[str, float] = {}  # when the last attempt of a job ended
@@ -113,6 +115,7 @@ class Engine:
         self.launched: dict[tuple[PhaseId, int], float] = {}  # When the running tasks began.
         self._is_draining = self.is_leaving = False
         self.hurries = False  # `leave` waits for no call any more.
+        self.store_fault: BaseException | None = None  # The server must end because of it.
         self._changing = threading.Lock()  # Store and session change together.
         self.bring: Callable[[str], None] = _none_left  # Of jobs that are still restored.
         self._entering: set[str] = set()
@@ -212,8 +215,8 @@ class Engine:
             elif isinstance(one, GiveUp):
                 self._reasons[one.job] = one.reason
                 self._last[one.job] = at
-            elif isinstance(one, BreakPromise) and (record := self.store.job(one.job)):
-                self.store.change(one.job, changes={**record.changes, IS_BROKEN: True})
+            elif isinstance(one, BreakPromise):
+                self.store.note_change(one.job, IS_BROKEN)
 
     def _job_begins(self, job: str, at: float) -> None:
         self._begun.add(job)
@@ -288,7 +291,11 @@ class Engine:
         before, self._ended = self._ended, time.monotonic()
         may_wait = self._ended - before < BURST_SECONDS
         end = partial(self.store.end, record.id, state, at, reason, code, result)
-        insist(partial(end, may_wait=may_wait), notify)
+        insist(partial(end, may_wait=may_wait), notify, self._lose_store)
+
+    def _lose_store(self, error: BaseException) -> None:
+        """What has ended cannot be stored: the server must end, without a wait for calls."""
+        self.store_fault, self.hurries = error, True
 
     def _code(self, job: str, state: str, task: int | None = None) -> int | None:
         """The exit code of a task of commands, or of the job: of the task that failed last."""
@@ -351,11 +358,11 @@ class Engine:
         The next server cancels it if this one is killed before its tasks have stopped.
         """
         try:
-            record = self.open_job(job)
+            self.open_job(job)
         except OverError:
             return
         with suppress(StoreError):  # On a full disk it must be possible, too.
-            self.store.change(job, changes={**record.changes, IS_CANCELLED: True}).result()
+            self.store.note_change(job, IS_CANCELLED).result()
         if stream := self.streams.of_job(job):
             self.streams.cancel(stream)
         elif live := self._live.get(job):

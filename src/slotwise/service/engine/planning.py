@@ -23,7 +23,7 @@ from slotwise.jobs.execution import Execution
 from slotwise.service.planned.hosted import DeferredHosted, HostedExecution
 from slotwise.service.store.records import StoredJob
 from slotwise.service.supervision.supervised import SupervisedCommands, Supervision
-from slotwise.service.supervision.supervisor_records import job_folder
+from slotwise.service.supervision.supervisor_records import job_folder, remove_unused
 from slotwise.service.wire import frame, frames
 from slotwise.sessions.intake import SessionCore
 from slotwise.sources import Source, replacing_own, with_limits
@@ -216,6 +216,7 @@ class Planner:
         done: Sequence[int] = (),
         since: float | None = None,
         user: str | None = None,
+        is_trial: bool = False,
     ) -> Execution:
         """The execution of a job, which arrives now. InputError if it cannot be run.
 
@@ -226,6 +227,7 @@ class Planner:
         done     the tasks that do not run again
         since    when a job was submitted that may have run; it replaces its own output
         user     whose job it is; it runs as the account of the user, if there is one
+        is_trial  it never runs, so that its id may be that of another job
         """
         one, account = spec.submitted, self.account_of(user)
         if account is not None:
@@ -264,9 +266,15 @@ class Planner:
         with_files: Any = None
         if account is not None and OF_FILES & entry.keys():
             kept = job_folder(self.supervision.folder, id)
-            os.makedirs(kept, exist_ok=True)
-            os.chmod(kept, 0o711)  # Whatever the umask: `collect` opens files below it.
-            with_files = hosted(kept=kept)
+            if not is_trial:
+                os.makedirs(kept, exist_ok=True)
+                os.chmod(kept, 0o711)  # Whatever the umask: `collect` opens files below it.
+            try:
+                with_files = hosted(kept="" if is_trial else kept)
+            except BaseException:
+                if not is_trial:
+                    remove_unused(kept)
+                raise
         return SupervisedCommands(
             made, self.supervision, is_new=since is None, owner=account, hosted=with_files
         )

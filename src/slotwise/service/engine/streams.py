@@ -101,10 +101,15 @@ class Streams:
         hub: Hub,
         ended: Callable[[ServedStream], None],
         account_of: Callable[[str | None], Account | None],
+        lost: Callable[[BaseException], None],
     ) -> None:
-        """`ended` is called with each stream that is over; calls run as the user's account."""
+        """`ended` is called with each stream that is over; calls run as the user's account.
+
+        `lost` is that of `insist`.
+        """
         self._core, self._store, self._hub, self._ended = core, store, hub, ended
         self._account_of, self._begins = account_of, CallBegins(store)
+        self._lost = lost
         self._by_key: dict[str, ServedStream] = {}
         self._by_job: dict[str, ServedStream] = {}
         self.is_leaving = False
@@ -316,7 +321,7 @@ class Streams:
             if stream.is_over:
                 self._finish(stream)
 
-        insist(end, notify)
+        insist(end, notify, self._lost)
 
     def _finish(self, stream: ServedStream) -> None:
         if self._by_key.pop(stream.key, None) is not None:

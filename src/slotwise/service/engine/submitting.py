@@ -117,6 +117,7 @@ class _JobBatch:
 
     def __init__(self, engine: Engine, given: Submission) -> None:
         self._engine, self._given, self._now = engine, given, time.time()
+        self._is_trial = False
         self._found: list[tuple[StoredJob, Execution | None]] = []
         self._names: dict[str, str] = {}
         self._owners: dict[str, User] = {}
@@ -164,6 +165,7 @@ class _JobBatch:
     def planned(self) -> list[Job]:
         if len(self._given.jobs) > PLANNED_MAX:
             raise LimitError(f"{len(self._given.jobs)} jobs; ask about {PLANNED_MAX} at once")
+        self._is_trial = True
         entries = self._entries()
         try:
             for one in entries:
@@ -284,6 +286,7 @@ class _JobBatch:
             outputs=partial(self._outputs, owner.name),
             changed=changed,
             user=owner.name,
+            is_trial=self._is_trial,
         )
         job = execution.job
         if job.user not in (None, owner.name):  # Code of a user has stated another one.

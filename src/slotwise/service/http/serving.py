@@ -237,13 +237,16 @@ class Process:
             self._report(f"jobs from before cannot be restored: {error!r}; they are kept")
 
     async def _until_end(self) -> int:
-        """Wait for a signal; 1 if the session has failed."""
+        """Wait for a signal; 1 if the session or the store has failed."""
         next_prune = 0.0
         while not self._ending.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), CHECK_SECONDS)
             if error := self._engine.core._error:
                 self._report(f"the session has failed: {error}; all jobs are kept")
+                return 1
+            if fault := self._engine.store_fault:
+                self._report(f"what has ended cannot be stored: {fault}; all jobs are kept")
                 return 1
             notify_systemd("WATCHDOG=1")
             if time.monotonic() >= next_prune:

@@ -267,10 +267,10 @@ class HostedJob:
         return Answer(absorbs(phase, task, reason, is_lost=is_lost, is_own=is_own))
 
     def _collect(self, task: int, files: list[str]) -> Answer:
-        """Copy what a task of a command has printed to the files that are committed."""
+        """Copy what a task of a command has printed to the files that are committed, if any."""
         self._execution.finished(PHASE, task, 0, None)
         staged = self._execution.output_files(PHASE, task, 0)
-        for source, to in zip(files, staged, strict=True):
+        for source, to in zip(files if staged else (), staged, strict=True):
             with suppress(FileNotFoundError):
                 os.unlink(to)
             try:

@@ -56,7 +56,7 @@ SORTS = ("number", "begun", "ended", "pool", "user")
 """The columns by which jobs can be listed."""
 
 CHANGEABLE = frozenset(
-    {"pool", "priority", "weight", "deadline", "held", "restarts", "reason", "tasks", "changes"}
+    {"pool", "priority", "weight", "deadline", "held", "restarts", "reason", "tasks"}
 )
 """The fields that `change` can set."""
 
@@ -216,6 +216,19 @@ class Store:
         """Set fields of an open job."""
         assert CHANGEABLE.issuperset(values), f"{values.keys() - CHANGEABLE} cannot be changed"
         return self._set(job, "state = 'open'", values)
+
+    def note_change(self, job: str, name: str) -> Future[bool]:
+        """Add one to the `changes` of an open job; those that others add meanwhile stay."""
+
+        def action(work: StoreWork) -> bool:
+            query = "SELECT changes FROM jobs WHERE number = ? AND state = 'open'"
+            rows = work.rows(query, number := work.number_of(job))
+            for (known,) in rows:
+                changes = json.dumps({**json.loads(known), name: True})
+                work.execute("UPDATE jobs SET changes = ? WHERE number = ?", changes, number)
+            return bool(rows)
+
+        return self._writer.do(action)
 
     def end(
         self,

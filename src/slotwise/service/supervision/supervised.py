@@ -27,6 +27,7 @@ from slotwise.service.supervision.supervisor_records import (
     end,
     job_folder,
     records,
+    remove_unused,
     task_in,
 )
 
@@ -70,19 +71,22 @@ class Spawner:
             return
         self.close()
         theirs, self._lifeline = os.pipe()
-        # -P: a module in the current folder must not hide one of Python.
-        command = [sys.executable, "-P", "-m", supervisor.__name__, self.path, str(theirs)]
         try:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=(theirs,),
-                start_new_session=True,  # Ctrl-C is for the server only.
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-            )
+            with supervisor.listening(self.path) as listener:
+                passed = listener.fileno(), theirs
+                # -P: a module in the current folder must not hide one of Python.
+                words = ["-P", "-m", supervisor.__name__, self.path, *map(str, passed)]
+                self._process = subprocess.Popen(
+                    [sys.executable, *words],
+                    pass_fds=passed,
+                    start_new_session=True,  # Ctrl-C is for the server only.
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                )
         except OSError as error:
             raise SlotwiseError(
-                f"the process that starts commands cannot be started: {error.strerror}"
+                f"the process that starts commands cannot be started at {self.path}:"
+                f" {error.strerror}"
             ) from error
         finally:
             os.close(theirs)
@@ -104,6 +108,8 @@ class Spawner:
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +278,8 @@ class SupervisedCommands(Commands):
                 for task, attempt in self._winners.items():
                     self._hosted.collect(task, self.output_files(PHASE, task, attempt))
             self._hosted.close(succeeded)
+            if not (succeeded or self._leaves):
+                remove_unused(self._folder)
         super().close(succeeded)
 
     def _end(self, task: int, name: tuple[int, int] | None) -> None:

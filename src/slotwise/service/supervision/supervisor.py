@@ -74,24 +74,19 @@ CREDENTIALS = struct.Struct("3i")
 """The process, user and group at the other end of a unix socket."""
 
 
-def serve(path: str, lifeline: int) -> None:
+def serve(path: str, listens: int, lifeline: int) -> None:
     """Fork a supervisor for each connection, until the other end of the lifeline is closed.
 
-    A line on stdout says that it listens. Only processes of this user are served.
+    `listens` is the socket at `path`, which the server has made and removes: only that knows
+    whether the folder is still its own. A line on stdout says that this process is ready. Only
+    processes of this user are served.
     """
-    os.set_inheritable(lifeline, False)
+    for inherited in (listens, lifeline):
+        os.set_inheritable(inherited, False)
     reset_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps supervisors.
-    with suppress(FileNotFoundError):
-        os.unlink(path)
-    listener = socket.socket(socket.AF_UNIX)
-    folder, name = os.path.split(path)
-    os.chdir(folder)  # The whole path may be too long for a socket.
-    mask = os.umask(0o177)
-    listener.bind(name)
-    os.umask(mask)
-    own = os.stat(name)
-    listener.listen(BACKLOG)
+    listener = socket.socket(fileno=listens)
+    os.chdir(os.path.dirname(path))  # That of the server may be one to unmount.
     with suppress(OSError):  # The server may have been killed.
         os.write(1, b"ready\n")
     gc.collect()
@@ -107,10 +102,26 @@ def serve(path: str, lifeline: int) -> None:
             os.close(lifeline)
             _supervise(connection)
         connection.close()
-    with suppress(FileNotFoundError):
-        found = os.stat(name)
-        if (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino):
-            os.unlink(name)
+
+
+def listening(path: str) -> socket.socket:
+    """A socket for `serve`, in place of one that is left there. Raises OSError."""
+    folder, name = os.path.split(path)
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=place)
+        os.fchmod(listener.fileno(), 0o600)  # The file gets this mode.
+        # The whole path may be too long for a socket.
+        listener.bind(f"/proc/self/fd/{place}/{name}")
+        listener.listen(BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.close(place)
+    return listener
 
 
 def _fork() -> int:
@@ -176,6 +187,7 @@ class Supervisor:
             leave_keyring()
             self._account = account
         record = {"pid": self._pid, "start": self._start, "begun": time.time()}
+        record["uptime"] = uptime()
         record |= {name: request[name] for name in NAMED}
         answer: dict[str, Any] = record
         self._stops = False
@@ -238,12 +250,18 @@ def start_of(pid: int) -> str:
     Empty if there is no such process.
     """
     with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        return f"{_boot()} {int(file.read(1024).rpartition(b')')[2].split()[19])}"
+        return f"{boot()} {int(file.read(1024).rpartition(b')')[2].split()[19])}"
     return ""
 
 
+def uptime() -> float:
+    """Seconds since the machine has started, asleep or not; no clock that is set changes it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 @cache
-def _boot() -> str:
+def boot() -> str:
+    """What names this start of the machine. `start_of` begins with it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
@@ -261,4 +279,4 @@ def pidfd_of(pid: int, started: str) -> int | None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

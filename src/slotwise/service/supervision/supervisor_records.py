@@ -32,7 +32,7 @@ from urllib.parse import unquote
 
 from slotwise.backends.attempt_logs import file_name
 from slotwise.jobs.endings import descendants, owner_of, send_to_own
-from slotwise.service.supervision.supervisor import MARK, RECORD, pidfd_of
+from slotwise.service.supervision.supervisor import MARK, RECORD, boot, pidfd_of, uptime
 
 COMMANDS = "commands"
 """The name of the folder with the folders of jobs."""
@@ -51,7 +51,7 @@ KILL_SECONDS = 1.0
 class SupervisorRecord:
     """An attempt that was begun; see `supervisor.py`. `begun` is in Unix seconds.
 
-    Older records have no `adopted`.
+    `uptime` counts from the start of the machine. Older records have no `adopted` or `uptime`.
     """
 
     pid: int
@@ -65,6 +65,7 @@ class SupervisorRecord:
     err: str
     devices: tuple[int, ...] = ()
     adopted: int = 0
+    uptime: float | None = None
 
     @classmethod
     def of(cls, plain: object) -> SupervisorRecord:
@@ -82,9 +83,19 @@ class SupervisorRecord:
             and all(type(one) is str for one in texts)
             and type(found.begun) is float
             and isfinite(found.begun)
+            and (
+                found.uptime is None or (type(found.uptime) is float and isfinite(found.uptime))
+            )
         ):
             raise ValueError("a value has another type")
         return found
+
+    @property
+    def seconds(self) -> float:
+        """Since it began; the clock may have been set meanwhile."""
+        if self.uptime is not None and self.start.partition(" ")[0] == boot():
+            return max(0.0, uptime() - self.uptime)
+        return max(0.0, time.time() - self.begun)
 
     @property
     def is_alive(self) -> bool:
@@ -143,7 +154,7 @@ class SupervisedTask(NamedTuple):
         """How long it has run."""
         if self.ended is not None:
             return self.ended.seconds
-        return 0.0 if self.record is None else max(0.0, time.time() - self.record.begun)
+        return 0.0 if self.record is None else self.record.seconds
 
 
 def job_folder(folder: str | Path, job: str) -> str:
@@ -177,6 +188,12 @@ def remove(folder: str | Path, job: str) -> None:
     for found in records(folder, job):
         end(found, os.path.join(job_folder(folder, job), str(found.task)))
     shutil.rmtree(job_folder(folder, job), ignore_errors=True)
+
+
+def remove_unused(place: str) -> None:
+    """Remove the folder of a job, unless an attempt has begun, so that it has some."""
+    with suppress(OSError):
+        os.rmdir(place)
 
 
 def _records(place: str, job: str) -> Iterator[SupervisedTask]:
