@@ -17,8 +17,7 @@ RETRY_SECONDS = 1.0
 AGAIN = ("full", "locked")
 """The kinds of errors of the store that may pass."""
 
-
-GONE = ("closed", "missing")
+NOT_NEEDED = ("closed", "missing")
 """Those after which nobody waits for the change: the server ends, or the job is removed."""
 
 
@@ -42,7 +41,7 @@ def insist(
             timer = threading.Timer(RETRY_SECONDS, insist, (change, then, lost))
             timer.daemon = True
             timer.start()
-        elif not (isinstance(error, StoreError) and error.kind in GONE):
+        elif not (isinstance(error, StoreError) and error.kind in NOT_NEEDED):
             lost(error)
 
     try:
