@@ -26,7 +26,7 @@ from slotwise.core.pools import Pool
 from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot, TasksOnHost
 from slotwise.core.state import State
-from slotwise.policy.assignment import wide
+from slotwise.policy.assignment import offers, wide
 from slotwise.policy.assignment.free_slots import Fitting
 from slotwise.policy.scheduler import make_scheduler
 from tiers import examples
@@ -46,7 +46,7 @@ def test_decisions_are_those_of_reading_all_again(
     """Random jobs of few and of many different requests, which end, fail, change and arrive."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wide, "HOSTS_A_WAIT", hosts_a_wait)
-        patch.setattr(wide, "LOOK_AT", 5)
+        patch.setattr(offers, "LOOK_AT", 5)
         Run(seed, name).compare()
 
 
@@ -135,7 +135,7 @@ def reads_all_again(snapshot: Snapshot) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for tasks in read:
             tasks.known = {}
-        patch.setattr(wide, "_at_once", lambda phase: 0.0)
+        patch.setattr(wide, "at_once", lambda phase: 0.0)
         patch.setattr(Fitting, "_exceeds_all", fits_on_no_host)
         yield
     for tasks, before in zip(read, known, strict=True):

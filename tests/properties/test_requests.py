@@ -35,7 +35,7 @@ from slotwise.core.resources import Resources
 from slotwise.core.snapshot import Snapshot, TasksOnHost
 from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
-from slotwise.policy.assignment import wide
+from slotwise.policy.assignment import offers, wide
 from slotwise.policy.assignment.free_slots import Fitting
 from slotwise.policy.scheduler import ALLOCATORS
 from tiers import examples
@@ -185,7 +185,7 @@ def test_decisions_do_not_depend_on_how_many_requests_differ(
 
     log = log_of()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wide, "MANY_NEEDS", 0)
+        patch.setattr(offers, "MANY_NEEDS", 0)
         assert log_of().turns == log.turns
 
 
@@ -205,7 +205,7 @@ def test_decisions_do_not_depend_on_what_is_kept_between_them(
         patch.setattr(wide, "HOSTS_A_WAIT", hosts_a_wait)
         log = log_of()
         tasks_on = Snapshot.tasks_on
-        patch.setattr(wide, "_at_once", lambda phase: 0.0)
+        patch.setattr(wide, "at_once", lambda phase: 0.0)
         patch.setattr(Fitting, "_exceeds_all", _fits_on_no_host)
         patch.setattr(ReadyPhases, "requests", lambda self: self.columns().request)
 
