@@ -244,6 +244,35 @@ def test_pools_and_users_share_by_weight_unless_the_file_says_otherwise(
     assert settings_of(file, {"scheduler": "fifo"}).scheduler == "fifo"
 
 
+LICENSED = "[pools]\nbob = {resources_max = {license = 1}}\n"
+
+
+def test_a_pool_limits_a_resource_that_the_server_states(tmp_path: Path) -> None:
+    """In its file or by an option; the hosts of a Dask cluster may have any."""
+    file, limited = tmp_path / "team.toml", Pool("bob", resources_max={"license": 1})
+    file.write_text(f"slots = 2\nresources = {{license = 2}}\n{LICENSED}")
+    assert settings_of(file, {}).pools == (limited,)
+    with pytest.raises(
+        InputError, match=r"'license', which no host has .*; known: memory, gpu"
+    ):
+        settings_of(file, {"resources": {"gpu": 1}})
+    file.write_text(LICENSED)
+    for given in {"resources": {"license": 2}}, {"dask": "tcp://127.0.0.1:1"}:
+        assert settings_of(file, given).pools == (limited,)
+
+
+def test_a_pool_shares_the_kinds_of_slots_that_the_server_states(tmp_path: Path) -> None:
+    """In its file or by an option."""
+    file = tmp_path / "team.toml"
+    pools = "[pools]\nbob = {slots_max = {large = 1}}\n"
+    file.write_text(f"slots = {{small = 2, large = 2}}\n{pools}")
+    assert settings_of(file, {}).pools[0].slots_max == {"large": 1}
+    with pytest.raises(InputError, match="slots_max has the kind 'large', which no host"):
+        settings_of(file, {"slots": 2})
+    file.write_text(pools)
+    assert settings_of(file, {"slots": {"large": 2}}).pools[0].slots_max == {"large": 1}
+
+
 def test_the_configuration_on_the_page_is_one(tmp_path: Path) -> None:
     """But for the accounts, which this machine does not have."""
     page = Path(__file__).parents[2] / "docs" / "howto" / "share-the-service.md"

@@ -169,8 +169,11 @@ def settings_of(config: Path | None, given: Mapping[str, Any]) -> Settings:
     if is_team and not has_objective and stated["scheduler"] is None:
         stated["scheduler"] = OF_TEAM
     of_network = {name: stated.pop(name, None) for name in OF_NETWORK}
+    kinds = stated["slots"] if isinstance(stated["slots"], Mapping) else ()
+    # The hosts of a Dask cluster, which have other resources, are not known yet.
+    resources = None if stated.get("dask") else stated["resources"] or ()
     try:
-        pools, objective, preemption = read_sharing(defaults.workload)
+        pools, objective, preemption = read_sharing(defaults.workload, kinds, resources)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     if not has_pools:

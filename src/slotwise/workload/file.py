@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,7 +32,7 @@ from slotwise.core.events import (
 from slotwise.core.files import other_kind
 from slotwise.core.job import Block, Job, Phase, Shuffle, Tasks
 from slotwise.core.objective import Objective
-from slotwise.core.pools import Pool, PoolTree, Preemption
+from slotwise.core.pools import Pool, PoolTree, Preemption, check_resources
 from slotwise.core.resources import NOTHING, resources_of
 from slotwise.core.units import Percent
 from slotwise.workload.dates import Clock, day_after
@@ -145,14 +145,22 @@ def _of_slots(slots: int) -> Cluster | None:
 
 def read_sharing(
     stated: Mapping[str, Any],
+    kinds: Iterable[str] = (),
+    resources: Iterable[str] | None = None,
 ) -> tuple[tuple[Pool, ...], Objective, Preemption | None]:
     """The pools, the objective and the preemption that keys of a workload file state.
 
-    These are `pools`, `pool_defaults`, `objective` and `preemption`. Raises InputError.
+    These are `pools`, `pool_defaults`, `objective` and `preemption`. Hosts have slots of these
+    kinds, and these resources; None: it is not known which. Raises InputError.
     """
-    job = {"id": "none", "phases": [{"name": "none", "work": 1, "tasks": 1}], "deadline": 1}
-    data = {"slotwise": 1, "cluster": {"slots": 1}, "jobs": [job], **stated}
-    workload = _validated(data, Lines(""), FilePath(), None)
+    named = dict.fromkeys((ANY_KIND, *kinds))
+    phases = [{"name": kind, "kind": kind, "work": 1, "tasks": 1} for kind in named]
+    job = {"id": "none", "phases": phases, "deadline": 1}
+    data, lines = {"slotwise": 1, "jobs": [job], **stated}, Lines("")
+    workload = _validated(data, lines, FilePath(), None)
+    if resources is not None:
+        with _blaming(workload.pools, data, lines):
+            check_resources(workload.pools, resources)
     return workload.pools, workload.objective, workload.preemption
 
 
