@@ -176,10 +176,8 @@ def measured(name: str, size: int, others: int) -> dict[str, float]:
 
 
 def started(old: int) -> float:
-    """Seconds from the start of a server with old jobs until it accepts others.
-
-    There is nothing that its old jobs have printed: it looks at that later.
-    """
+    """Seconds from the start of a server with old jobs, which printed nothing, until it accepts
+    others."""
     with tempfile.TemporaryDirectory(prefix="sw-") as place:
         fill(Path(place), old)
         begun = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -70,12 +71,11 @@ def forget_unknown(engine: Engine) -> None:
 
     No job may be submitted during this, because its folder is made before it is stored.
     """
-    known = engine.store.ids()
-    names = set(map(file_name, known))
-    found = {one.name for one in engine.folder.glob("runs/*/logs/*")} - names
-    unknown = supervisor_records.unknown(engine.folder, known)
-    for job in sorted({*unknown, *map(unquote, found)}):
-        forget_output(engine, job)
+    found = supervisor_records.folders(engine.folder)
+    for logs in engine.folder.glob("runs/*/logs/"):
+        found.update(os.listdir(logs))
+    for name in sorted(found.difference(map(file_name, engine.store.ids()) if found else ())):
+        forget_output(engine, unquote(name))
 
 
 def end_left_over(engine: Engine) -> int:
