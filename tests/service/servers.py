@@ -1,4 +1,4 @@
-"""A server of one job of commands under supervisors, as the service has it."""
+"""Servers without their processes: of one job of commands under supervisors, and whole ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from forked import ForkedProcess, Forker
 from slotwise.backends.local.backend import LocalBackend
 from slotwise.core.log import Header, LogFile
 from slotwise.core.loop import initial_state, run
+from slotwise.core.pools import Pool
 from slotwise.core.state import State
 from slotwise.jobs.commands import plan_commands
 from slotwise.policy.scheduler import make_scheduler
+from slotwise.service.engine.engine import Engine
+from slotwise.service.engine.hub import Hub
+from slotwise.service.engine.submitting import JobSubmitter, Submission
+from slotwise.service.settings import Settings
+from slotwise.service.store.store import Store
 from slotwise.service.supervision.supervised import Spawner, SupervisedCommands, Supervision
 from waiting import until
 
@@ -114,3 +120,24 @@ def processes_of(folder: Path) -> list[int]:
         if is_spawned or f"{OWNER}={folder}".encode() in variables:
             found.append(int(name))
     return found
+
+
+@contextmanager
+def opened(
+    folder: Path, run: int = 1, scheduler: str = "fair", slots: int = 2
+) -> Iterator[Engine]:
+    """A server without its process, with its state in `service` there. It leaves in order."""
+    with Store(folder / "service") as store:
+        pools = (Pool("a"), Pool("b"))
+        settings = Settings(slots=slots, scheduler=scheduler, pools=pools)
+        engine = Engine(store, settings, run, Hub())
+        try:
+            yield engine
+        finally:
+            engine.leave(0)
+
+
+def submit(engine: Engine, folder: Path, *jobs: dict[str, Any], **more: Any) -> list[str]:
+    """The ids of jobs that it has accepted."""
+    given = Submission(jobs, str(folder), {"PATH": "/usr/bin:/bin"}, engine.own, **more)
+    return [one.id for one in JobSubmitter(engine).submit(given)]

@@ -6,14 +6,14 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.servers import opened, submit
 from slotwise.backends.local.call_stream import CallFiles, pickled_call
 from slotwise.core.errors import InputError
 from slotwise.core.pools import Pool
@@ -22,33 +22,12 @@ from slotwise.service.engine import reloading
 from slotwise.service.engine.calls import CallFrames, Frame
 from slotwise.service.engine.counts import ServiceCounts
 from slotwise.service.engine.engine import Engine
-from slotwise.service.engine.hub import Hub
 from slotwise.service.engine.restore import Restoration
-from slotwise.service.engine.submitting import JobSubmitter, Submission
-from slotwise.service.settings import Settings
-from slotwise.service.store.store import Store
 from slotwise.service.store.writer import StoreWriter
 from waiting import until
 
 WAITS = "echo printed; echo begun >> begun; until [ -e go ]; do sleep 0.02; done; touch done"
 """A command that notes each of its beginnings and ends when there is a file."""
-
-
-@contextmanager
-def _opened(folder: Path, run: int = 1) -> Iterator[Engine]:
-    """A server without its process, which leaves in order."""
-    with Store(folder / "service") as store:
-        settings = Settings(slots=2, scheduler="fair", pools=(Pool("a"), Pool("b")))
-        engine = Engine(store, settings, run, Hub())
-        try:
-            yield engine
-        finally:
-            engine.leave(0)
-
-
-def _submit(engine: Engine, folder: Path, *jobs: dict[str, Any], **more: Any) -> list[str]:
-    given = Submission(jobs, str(folder), {"PATH": "/usr/bin:/bin"}, engine.own, **more)
-    return [one.id for one in JobSubmitter(engine).submit(given)]
 
 
 def _fail(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,17 +46,17 @@ def test_a_defect_of_the_loop_ends_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next server has those that ran, those that waited, and those that came meanwhile."""
-    with _opened(tmp_path) as first:
-        (runs,) = _submit(first, tmp_path, {"command": WAITS})
+    with opened(tmp_path) as first:
+        (runs,) = submit(first, tmp_path, {"command": WAITS})
         until((tmp_path / "begun").exists)
-        (waits,) = _submit(first, tmp_path, {"command": "true"}, hold=True)
+        (waits,) = submit(first, tmp_path, {"command": "true"}, hold=True)
         _fail(first, monkeypatch)
         with pytest.raises(ZeroDivisionError):
             raise first.core._error or AssertionError
         assert [one.state for one in first.store.jobs()] == ["open", "open"]
     (tmp_path / "go").touch()
     until((tmp_path / "done").exists)
-    with _opened(tmp_path, 2) as second:
+    with opened(tmp_path, 2) as second:
         assert str(Restoration(second).begin()) == "1 waiting, 1 continued"
         until(_is_over(second, runs))
         assert second.found(runs).state == "done"
@@ -89,7 +68,7 @@ def test_a_job_that_enters_while_the_server_leaves_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though its session has just been closed."""
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
         run, leaving = engine.core.run, threading.Thread(target=engine.leave, args=[0])
 
         def late(*given: Any, **more: Any) -> object:
@@ -98,7 +77,7 @@ def test_a_job_that_enters_while_the_server_leaves_is_kept(
             return run(*given, **more)
 
         monkeypatch.setattr(engine.core, "run", late)
-        (job,) = _submit(engine, tmp_path, {"command": "true"})
+        (job,) = submit(engine, tmp_path, {"command": "true"})
         leaving.join()
         assert engine.found(job).state == "open"
 
@@ -113,31 +92,31 @@ def test_a_word_is_known_before_the_end_of_its_job_is_stored(
         time.sleep(0.2)
         return commit(*given)
 
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
         monkeypatch.setattr(StoreWriter, "_transaction", slow)
         first = {"id": "a", "command": "true", "output": "o"}
         second = {"command": ["test", "-d", {"result_of": "a"}], "attempts": 1}
-        _, job = _submit(engine, tmp_path, first, second)
+        _, job = submit(engine, tmp_path, first, second)
         until(_is_over(engine, job))
         assert engine.found(job).reason == ""
 
 
 def test_a_word_of_a_job_without_output_fails_its_job_only(tmp_path: Path) -> None:
     """No further attempt begins: none can succeed."""
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
         second = {"command": ["echo", {"result_of": "a"}]}
-        _, job = _submit(engine, tmp_path, {"id": "a", "command": "true"}, second)
+        _, job = submit(engine, tmp_path, {"id": "a", "command": "true"}, second)
         until(_is_over(engine, job))
         assert "job 'a' has no output; give it one" in engine.found(job).reason
-        (after,) = _submit(engine, tmp_path, {"command": "true"})
+        (after,) = submit(engine, tmp_path, {"command": "true"})
         until(_is_over(engine, after))
         assert engine.found(after).state == "done"
 
 
 def test_a_job_that_cannot_be_released_stays_held(tmp_path: Path) -> None:
     """Its pool has got pools below it; in another one it runs."""
-    with _opened(tmp_path) as engine:
-        (job,) = _submit(engine, tmp_path, {"command": "true", "pool": "a"}, hold=True)
+    with opened(tmp_path) as engine:
+        (job,) = submit(engine, tmp_path, {"command": "true", "pool": "a"}, hold=True)
         until(lambda: engine.core.ask(lambda: bool(engine.core.state.phases_of(job))))
         pools = Pool("a"), Pool("c", parent="a")
         reloading.changed(engine, replace(engine.settings, pools=pools))
@@ -153,8 +132,8 @@ def test_a_job_that_cannot_be_released_stays_held(tmp_path: Path) -> None:
 def test_a_key_gives_all_jobs_of_its_submission_again(tmp_path: Path) -> None:
     """However many there are."""
     jobs = [{"command": "true"}] * 101
-    with _opened(tmp_path) as engine:
-        ids, again = (_submit(engine, tmp_path, *jobs, key="k", hold=True) for _ in range(2))
+    with opened(tmp_path) as engine:
+        ids, again = (submit(engine, tmp_path, *jobs, key="k", hold=True) for _ in range(2))
         assert len(ids) == len(jobs)
         assert again == ids
 
@@ -177,7 +156,7 @@ def _refused(answer: dict[str, Any]) -> bool:
 
 def test_a_call_for_a_job_that_accepts_none_is_refused(tmp_path: Path) -> None:
     """While it runs, and when it is over; what was sent before changes nothing."""
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
         calls, first = CallFrames(engine), _call(0, tmp_path / "go")
         job = calls.handle([OPENING, first], engine.own)["jobs"]["s"]
         assert _refused(calls.handle([CLOSING, _call(1)], engine.own))
@@ -196,7 +175,7 @@ def test_a_call_that_meets_the_cancellation_of_its_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: bool
 ) -> None:
     """It is refused, or cancelled; the server continues."""
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
         calls = CallFrames(engine)
         before = [_call(0, tmp_path / "go")] if runs else []
         job = calls.handle([OPENING, *before], engine.own)["jobs"]["s"]
@@ -221,7 +200,7 @@ def test_jobs_of_a_client_that_has_left_stay_open_while_calls_run(
 ) -> None:
     """It may come back for their results, and add more calls."""
     monkeypatch.setattr(engine_calls, "LEFT_SECONDS", 0.0)
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
         calls = CallFrames(engine)
         job = calls.handle([OPENING, _call(0, tmp_path / "go")], engine.own)["jobs"]["s"]
         for _ in range(2):
@@ -240,14 +219,14 @@ def test_a_command_waits_for_space_for_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails no attempt, and what it prints is kept all the same."""
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
 
         def full(path: str, *_: Any, **__: Any) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
         with monkeypatch.context() as patched:
             patched.setattr(os, "makedirs", full)
-            (job,) = _submit(engine, tmp_path, {"command": WAITS})
+            (job,) = submit(engine, tmp_path, {"command": WAITS})
             until((tmp_path / "begun").exists)
         (tmp_path / "go").touch()
         until(_is_over(engine, job))
@@ -262,10 +241,10 @@ def test_times_are_those_of_a_clock_that_was_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after the sleep of a machine, which the clock of the session does not count."""
-    with _opened(tmp_path) as engine:
+    with opened(tmp_path) as engine:
         now = time.time
         monkeypatch.setattr(time, "time", lambda: now() + 3600.0)
-        (job,) = _submit(engine, tmp_path, {"command": "true"})
+        (job,) = submit(engine, tmp_path, {"command": "true"})
         until(_is_over(engine, job))
         found = engine.found(job)
         assert found.submitted <= (found.begun or 0.0) <= (found.ended or 0.0) <= time.time()
@@ -275,7 +254,7 @@ def test_output_of_jobs_that_were_forgotten_is_removed_by_the_next_server(
     tmp_path: Path,
 ) -> None:
     """Also that of calls, which is among the logs only: the first one was killed meanwhile."""
-    with _opened(tmp_path) as first:
+    with opened(tmp_path) as first:
         log = first.folder / "runs" / "000001" / "logs" / "call" / "0.1.out"
         kept = [OPENING, _call(0, tmp_path / "go"), CLOSING]
         job = CallFrames(first).handle(kept, first.own)["jobs"]["s"]
@@ -284,6 +263,6 @@ def test_output_of_jobs_that_were_forgotten_is_removed_by_the_next_server(
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text("printed\n")
         first.store.prune(time.time() + 1.0, 1)
-    with _opened(tmp_path, 2) as second:
+    with opened(tmp_path, 2) as second:
         Restoration(second).begin()
         assert not log.parent.exists()

@@ -10,20 +10,14 @@ from typing import Any
 
 import pytest
 
+from service.servers import opened, submit
 from slotwise.core.errors import InputError
-from slotwise.core.pools import Pool
 from slotwise.service.engine import restore
 from slotwise.service.engine.engine import Engine
-from slotwise.service.engine.hub import Hub
 from slotwise.service.engine.restore import Restoration
 from slotwise.service.engine.retention import end_left_over
-from slotwise.service.engine.submitting import JobSubmitter, Submission
-from slotwise.service.settings import Settings
-from slotwise.service.store.store import Store
 from slotwise.service.supervision import supervisor_records
 from waiting import until
-
-POOLS = (Pool("a"), Pool("b"))
 
 
 @pytest.fixture(autouse=True)
@@ -33,29 +27,13 @@ def _nothing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def _opened(folder: Path, run: int, scheduler: str = "fair") -> Iterator[Engine]:
-    """A server without its process, which leaves in order."""
-    with Store(folder) as store:
-        engine = Engine(store, Settings(slots=1, scheduler=scheduler, pools=POOLS), run, Hub())
-        try:
-            yield engine
-        finally:
-            engine.leave(0)
-
-
-def _submit(engine: Engine, folder: Path, *jobs: dict[str, Any], **more: Any) -> list[str]:
-    given = Submission(jobs, str(folder), {"PATH": "/usr/bin:/bin"}, engine.own, **more)
-    return [one.id for one in JobSubmitter(engine).submit(given)]
-
-
-@contextmanager
 def _with_jobs(
     folder: Path, *jobs: dict[str, Any], scheduler: str = "fair"
 ) -> Iterator[tuple[Engine, Restoration]]:
     """A second server, which finds these jobs, held, of a first one."""
-    with _opened(folder / "service", 1) as first:
-        _submit(first, folder, *jobs, hold=True)
-    with _opened(folder / "service", 2, scheduler) as second:
+    with opened(folder, 1, slots=1) as first:
+        submit(first, folder, *jobs, hold=True)
+    with opened(folder, 2, scheduler, slots=1) as second:
         yield second, Restoration(second)
 
 
@@ -84,11 +62,11 @@ def test_no_pool_waits_for_the_jobs_of_another(
 ) -> None:
     """Unless the order of arrivals decides who is served."""
     jobs = [_noop("a1", "a"), _noop("a2", "a"), _noop("a3", "a"), _noop("b1", "b")]
-    with _opened(tmp_path / "service", 1) as first:
-        _submit(first, tmp_path, {"command": "sleep 60"})
+    with opened(tmp_path, 1, slots=1) as first:
+        submit(first, tmp_path, {"command": "sleep 60"})
         until(lambda: supervisor_records.records(first.folder, "1"))
-        _submit(first, tmp_path, *jobs)
-    with _opened(tmp_path / "service", 2, scheduler) as second:
+        submit(first, tmp_path, *jobs)
+    with opened(tmp_path, 2, scheduler, slots=1) as second:
         entered, restoration = _entries(second, monkeypatch), Restoration(second)
         found = str(restoration.begin())
         assert found == "1 waiting, 1 continued, 3 still to restore"
@@ -100,7 +78,7 @@ def test_no_pool_waits_for_the_jobs_of_another(
 
 def test_what_unknown_jobs_have_left_is_removed_before_jobs_are_planned(tmp_path: Path) -> None:
     """A job has its folder before it is stored: nothing that follows `begin` removes it."""
-    with _opened(tmp_path / "service", 1) as engine:
+    with opened(tmp_path, 1, slots=1) as engine:
         old, new = (Path(supervisor_records.job_folder(engine.folder, id)) for id in "12")
         old.mkdir(parents=True)
         restoration = Restoration(engine)
@@ -132,7 +110,7 @@ def test_new_jobs_wait_for_those_that_are_left(tmp_path: Path) -> None:
     """As for any other job."""
     with _with_jobs(tmp_path, _noop("a"), _noop("b")) as (engine, restoration):
         restoration.begin()
-        adding = _in_thread(lambda: _submit(engine, tmp_path, _noop("c", after=["b"])))
+        adding = _in_thread(lambda: submit(engine, tmp_path, _noop("c", after=["b"])))
         until(lambda: restoration._wanted)
         restoration.finish()
         adding.join()
@@ -153,7 +131,7 @@ def test_a_server_that_stops_leaves_them_to_the_next_one(tmp_path: Path) -> None
         asking.join()
         assert restoration.finish().left == 1
         engine.leave(0)
-    with _opened(tmp_path / "service", 3) as third:
+    with opened(tmp_path, 3, slots=1) as third:
         restoration = Restoration(third)
         restoration.begin()
         assert str(restoration.finish()) == "2 waiting"
@@ -174,8 +152,8 @@ def test_a_job_that_cannot_be_restored_fails_alone(tmp_path: Path) -> None:
 
 def test_a_change_waits_until_a_job_has_entered(tmp_path: Path) -> None:
     """A cancellation that came before its job would have no effect."""
-    with _opened(tmp_path / "service", 1) as engine:
-        (job,) = _submit(engine, tmp_path, _noop("a"), hold=True)
+    with opened(tmp_path, 1, slots=1) as engine:
+        (job,) = submit(engine, tmp_path, _noop("a"), hold=True)
         with engine.entering([job]):
             cancelling = _in_thread(lambda: engine.cancel(job))
             cancelling.join(0.05)
