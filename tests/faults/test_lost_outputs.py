@@ -154,7 +154,8 @@ def harmed(
 ) -> StagedExecution:
     """The same job; when some attempts end, their files (or these files) are harmed.
 
-    This happens when the manager stores the result: before any task that reads can begin.
+    This happens before the manager stores the result: tasks that run already read the output
+    as soon as the manager has announced it.
     """
     layout, finished = execution.runner.layout, execution.finished
 
@@ -164,10 +165,10 @@ def harmed(
         return layout.copied_file(phase, task, attempt)
 
     def store(phase: str, task: int, attempt: int, result: object) -> None:
-        finished(phase, task, attempt, result)
         if when((phase, task, attempt)):
             for one in files or [(phase, task, attempt)]:
                 harm(file_of(*one))
+        finished(phase, task, attempt, result)
 
     execution.finished = store  # type: ignore[method-assign]
     return execution
