@@ -50,6 +50,22 @@ def test_a_job_that_waits_for_memory_is_told_how_much_is_free() -> None:
     assert wait.reason == "it waited for 6 GiB of memory on one host while slots were free"
 
 
+def test_who_holds_the_resource_is_named_not_who_holds_slots() -> None:
+    """With amounts, the most first; a job with slots only has none of it."""
+    jobs = [
+        job_of("plain", 3, 9.0),
+        job_of("one", 1, 9.0, memory="2 GiB"),
+        job_of("two", 2, 9.0, memory="2 GiB"),
+        job_of("big", 1, 5.0, 1.0, memory="6 GiB"),
+    ]
+    log = run(jobs, Host("a", {"task": 9}, resources={"memory": "8 GiB"}))
+    explained = slotwise.explain(log, "big", at=2.0)
+    held = [(one.job, one.running, one.amount) for one in explained.phases[0].holders]
+    assert held == [("two", 2, "memory 4 GiB"), ("one", 1, "memory 2 GiB")]
+    line = "what it waits for is held: memory 4 GiB by two (pool default), memory 2 GiB by one"
+    assert line in str(explained)
+
+
 def test_a_job_is_told_that_a_host_is_kept_for_another() -> None:
     """Its request fits, but the larger job before it would then wait for longer."""
     jobs = [
@@ -106,7 +122,7 @@ def test_devices_and_named_resources_are_counted_in_their_units() -> None:
     ]
     log = run(jobs, Host("a", {"task": 8}, resources={"gpu": 2, "license": 3}))
     assert "for 0.5 of a device, and no device has it free" in why(log, "part", 2.0)
-    assert "for gpu 1 on one host; no host has any free" in why(log, "whole", 2.0)
+    assert "for gpu 1 on one host; no host has a whole one free" in why(log, "whole", 2.0)
     assert "for license 2 on one host; no host has more than 1 free" in why(log, "also", 2.0)
 
 

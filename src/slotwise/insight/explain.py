@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from math import exp, inf
 
 from slotwise.core.cluster import ANY_KIND
@@ -15,6 +16,7 @@ from slotwise.core.log import Log, Turn
 from slotwise.core.loop import initial_state
 from slotwise.core.phase_state import PhaseState, phases_below
 from slotwise.core.pool_state import PoolState, path_to, whole
+from slotwise.core.resources import amount_text
 from slotwise.core.state import State
 from slotwise.insight.explanation import (
     Estimated,
@@ -24,6 +26,7 @@ from slotwise.insight.explanation import (
     PhaseExplained,
     ShareExplained,
 )
+from slotwise.insight.reasons import Reason
 from slotwise.insight.report.text import seconds
 from slotwise.insight.why import (
     jobs_named,
@@ -165,7 +168,13 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
     before, after = ((), ()) if is_queued else _neighbours(state, phase, is_estimating)
     path = list(path_to(phase.pool)) if phase.is_ready and not is_queued else []
     over = [p for p in state.shares(phase.slot_kind) if path and p.held > rounded_up(p.share)]
-    holders = _holders(state, phase) if phase.pending and not phase.waits_for else []
+    why = why_now(state, phase, scheduler)
+    holders = []
+    if phase.pending and not phase.waits_for:
+        of_resource = why.code is Reason.RESOURCE and why.lacks in phase.needs
+        holders = (
+            _holders_of(state, phase, why.lacks) if of_resource else _holders(state, phase)
+        )
     return PhaseExplained(
         phase=phase.id.phase,
         slot_kind=phase.slot_kind,
@@ -177,7 +186,7 @@ def _phase(state: State, phase: PhaseState, scheduler: str) -> PhaseExplained:
         done=phase.done,
         allocated=None if is_queued else phase.allocated,
         most=phase.max_share,
-        why=why_now(state, phase, scheduler).sentence,
+        why=why.sentence,
         shares=tuple(_share(state, pool) for pool in path if pool.parent is not None),
         over=tuple(_share(state, pool) for pool in over if pool not in path),
         before=before,
@@ -205,6 +214,22 @@ def _holders(state: State, phase: PhaseState) -> list[Holding]:
             running[other.job.id, other.job.pool] += other.running
     largest = sorted(running.items(), key=lambda item: (-item[1], item[0]))
     return [Holding(job, pool, count) for (job, pool), count in largest]
+
+
+def _holders_of(state: State, phase: PhaseState, resource: str) -> list[Holding]:
+    """The other jobs that hold a resource of hosts, the most first. O(running tasks)."""
+    running: Counter[tuple[str, str]] = Counter()
+    held: Counter[tuple[str, str]] = Counter()
+    for other in chain.from_iterable(state.jobs_left()):
+        for launch, *_ in other.launches.values() if other.job.id != phase.job.id else ():
+            if amount := other.held(launch).get(resource, 0):
+                running[other.job.id, other.job.pool] += other.width
+                held[other.job.id, other.job.pool] += amount
+    largest = sorted(held.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        Holding(*one, running[one], f"{resource} {amount_text(resource, amount)}")
+        for one, amount in largest
+    ]
 
 
 def _reserved(state: State, phase: PhaseState) -> dict[str, int]:

@@ -51,11 +51,15 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A job that holds slots for which another one waits; `running` is their number."""
+    """A job that holds slots for which another one waits; `running` is their number.
+
+    amount  what it holds of the resource for which the other one waits instead, in words
+    """
 
     job: str
     pool: str
     running: int
+    amount: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class PhaseExplained:
     phases of its pool that are served before and after it. If hosts have queues, nothing is
     allocated: `allocated` is None, shares and neighbours are empty. `silent` counts the slots
     that it holds on unresponsive hosts, by host. `holders` are the jobs of any pool that hold
-    slots of its kind while its tasks wait, the largest first; `holders_more` counts the others.
+    slots of its kind while its tasks wait, or the resource that no host with free slots has for
+    a task, the largest first; `holders_more` counts the others.
     `reserved` counts, by pool, the slots that other pools reclaim: free ones, and those of
     tasks that were asked to stop. `estimate` is None if the scheduler does not order jobs by
     their work, or no work is left.
@@ -255,9 +260,11 @@ def _phase_lines(phase: PhaseExplained) -> Iterator[str]:
     for share in phase.over:
         yield f"    above its share: pool {share.pool}, {_share(share)}"
     if phase.holders:
-        held = ", ".join(f"{h.running} by {h.job} (pool {h.pool})" for h in phase.holders)
+        holders = phase.holders
+        held = ", ".join(f"{h.amount or h.running} by {h.job} (pool {h.pool})" for h in holders)
         more = f", others by {phase.holders_more} more jobs" if phase.holders_more else ""
-        yield f"    these slots are held: {held}{more}"
+        what = "what it waits for is" if holders[0].amount else "these slots are"
+        yield f"    {what} held: {held}{more}"
     if phase.reserved:
         kept = ", ".join(f"{count} for pool {pool}" for pool, count in phase.reserved.items())
         yield f"    reserved for pools that reclaim them, now or when tasks stop: {kept}"

@@ -363,7 +363,8 @@ def _lack(state: State, phase: PhaseState) -> _Lack | None:
             what = f"{text} of a device"
             return _Lack(name, what, ", and no device has it free", f"{what} {beside}")
         most = max(_whole(spare, host, name) for host in hosts)
-        more = f"more than {amount_text(name, most)}" if most else "any"
+        least = "a whole one" if name == GPU else "any"
+        more = f"more than {amount_text(name, most)}" if most else least
         but = f"; no host has {more} free {beside}"
         what = f"{text} of {name}" if name == MEMORY else f"{name} {text}"
         if name == MEMORY and amount != phase.phase.needs.get(MEMORY):
