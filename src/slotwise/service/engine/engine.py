@@ -157,8 +157,8 @@ class Engine:
         """InputError for a pool that the configuration does not have, if it has some."""
         if pool == HELD:
             raise InputError(f"pool {HELD!r} is that of jobs on hold; hold the job instead")
-        known = [one.name for one in self.settings.pools]
-        if known and pool not in (*known, "default"):
+        known = [*(one.name for one in self.settings.pools), "default"]
+        if self.settings.pools and pool not in known:
             raise InputError(f"pool {pool!r} is not a pool; {suggestion(pool, known)}")
 
     def enter(self, record: StoredJob, execution: Execution) -> None:
