@@ -326,6 +326,31 @@ def test_a_job_that_ends_while_its_answer_is_on_the_way_is_not_missed(
         assert Path(future.result(PATIENCE)).is_dir()
 
 
+@pytest.mark.parametrize("is_job", [False, True])
+def test_what_begins_before_the_server_listens_is_known_to_run(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_job: bool
+) -> None:
+    """The server says at first what runs."""
+    listens, stream = threading.Event(), Transport.stream
+
+    def late(self: Transport, path: str, body: Any = None, **query: Any) -> Iterator[Any]:
+        if path == "/v1/results":
+            assert listens.wait(PATIENCE)
+        yield from stream(self, path, body, **query)
+
+    monkeypatch.setattr(Transport, "stream", late)
+    with Client(server.url) as client:
+        go = str(tmp_path / "go")
+        command = f"until [ -e {go} ]; do sleep 0.02; done"
+        future = client.command(command) if is_job else client.submit(wait_for_file, go)
+        client.flush()
+        until(lambda: server.job(future.job)["state"] == "running")
+        listens.set()
+        until(future.running)
+        (tmp_path / "go").touch()
+        future.result(PATIENCE)
+
+
 def test_a_closed_client_leaves_no_thread_and_no_output(server: RunningServer) -> None:
     """The folder of a command without an output is removed; nothing more is accepted."""
     with Client(server.url) as client:
