@@ -274,6 +274,8 @@ class Engine:
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
         """Store how a job ended, then notify who waits for it."""
+        # Before it is stored: who reads that it is over may submit another one at once.
+        self.quota.free(record.user, [record.id])
         code = self._code(record.id, state)
         self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
@@ -282,7 +284,6 @@ class Engine:
         def notify(is_first: bool) -> None:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
-            self.quota.free(record.user, [record.id])
             self.counts.jobs[record.pool, state] += 1
             with suppress(Exception):  # It is sent again when the client asks.
                 self.notify(ended if is_first else self.store.job(record.id))
