@@ -359,15 +359,19 @@ def test_a_closed_client_leaves_no_thread_and_no_output(server: RunningServer) -
     assert not Path(folder).exists()
     with pytest.raises(RuntimeError, match="the client is closed"):
         client.submit(abs, -1)
-    names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith("slotwise client")]
+    until(lambda: not client_threads())
 
 
 def test_a_client_without_references_ends(server: RunningServer) -> None:
     """When its calls are over."""
     future = Client(server.url).submit(abs, -1)
     assert future.result(PATIENCE) == 1
-    until(lambda: not [one for one in threading.enumerate() if "slotwise client" in one.name])
+    until(lambda: not client_threads())
+
+
+def client_threads() -> list[threading.Thread]:
+    """The threads of clients."""
+    return [one for one in threading.enumerate() if "slotwise client" in one.name]
 
 
 @pytest.mark.slow
@@ -419,7 +423,7 @@ def test_calls_that_must_not_run_again_are_lost(
     begun = tmp_path / "begun"
     with client.executor(name="once", restart=False) as executor:
         future = executor.submit(_begin_and_sleep, str(begun))
-        until(begun.exists)
+        until(lambda: begun.exists() and begun.read_text())
         server.restart()
         with pytest.raises(SlotwiseError, match="restart: false"):
             future.result(PATIENCE)
