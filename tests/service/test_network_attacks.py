@@ -26,7 +26,7 @@ from slotwise.service.http.server import JSON_BYTES_MAX
 from slotwise.service.settings import NetworkSettings
 from slotwise.service.users.limits import OPEN_MAX, WRONG_AT_ONCE
 from slotwise.service.wire import frame
-from waiting import until
+from waiting import PATIENCE, until
 
 QUICK_SECONDS = 10.0
 """What others wait for at most while a server is attacked, on a machine that is busy."""
@@ -308,9 +308,17 @@ async def listener(most: int = 100) -> AsyncIterator[NetworkListener]:
         made.stop()
 
 
+async def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, while the listener goes on."""
+    ends = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < ends
+        await asyncio.sleep(0.01)
+
+
 def is_closed(connection: socket.socket) -> bool:
     """Whether the other side closes a connection, after what it has sent."""
-    connection.settimeout(20)
+    connection.settimeout(PATIENCE)
     with suppress(ConnectionResetError):
         while connection.recv(1 << 20):
             pass
@@ -340,7 +348,8 @@ def test_a_client_that_is_too_slow_is_left(
             for piece in sent:
                 connection.sendall(piece)
                 time.sleep(0.05)
-            for _ in range(100):  # It goes on to send, slowly.
+            ends = time.monotonic() + PATIENCE
+            while time.monotonic() < ends:  # It goes on to send, slowly.
                 with suppress(OSError):
                     connection.sendall(b"X" if sent else b"")
                 connection.settimeout(0.05)
@@ -368,11 +377,8 @@ def test_a_client_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) ->
             connection = socket.create_connection(("127.0.0.1", made.port))
             with closing(connection):
                 connection.sendall(HEAD.replace(b"/", b"/much", 1) + b"\r\n")
-                for _ in range(1000):
-                    await asyncio.sleep(0.01)
-                    if not made.count and _ > 10:
-                        break
-                assert not made.count
+                await wait_for(lambda: made.count)
+                await wait_for(lambda: not made.count)
 
     asyncio.run(run())
 
@@ -393,12 +399,6 @@ def test_one_address_has_at_most_half_of_the_connections() -> None:
             answer = await asyncio.to_thread(again.recv, 1000)
             again.close()
             assert answer.startswith(b"HTTP/1.1 200")
-
-    async def wait_for(condition: Callable[[], bool]) -> None:
-        ends = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < ends
-            await asyncio.sleep(0.01)
 
     asyncio.run(run())
 
