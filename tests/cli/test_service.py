@@ -239,7 +239,7 @@ def test_when_jobs_start_and_end_is_shown(slotwise: Any, service: FakeService) -
         {"low": now + low, "median": now + 150, "high": high and now + high}
         for low, high in ((130, 290), (300, None))
     )
-    eta = {"start": wait, "end": end, "at": now - 2, "confidence": 0.8, "past": 1200}
+    eta = {"start": wait, "end": end, "at": now - 48 * 3600, "confidence": 0.8, "past": 1200}
     eta |= {"job": "18", "of_another": 0}
     service.add("18", state="queued", begun=None, eta=eta)
     found = plain(slotwise("eta", "18", "--json"))
@@ -247,7 +247,7 @@ def test_when_jobs_start_and_end_is_shown(slotwise: Any, service: FakeService) -
     head, row, sure, basis = slotwise("eta", "18").stdout.splitlines()
     assert head.split()[:4] == ["id", "state", "starts", "ends"]
     assert row.startswith("18  queued  in 2–5 min  after ")
-    assert sure.startswith("80 of 100 ranges are to hold what happens; 2.")
+    assert sure == "80 of 100 ranges are to hold what happens; 48.0 h old"
     assert basis.endswith("corrected by the errors of 1,200 earlier forecasts")
     both = slotwise("eta").stdout
     assert [line.split()[0] for line in both.splitlines()[1:3]] == ["17", "18"]

@@ -81,8 +81,7 @@ class RunningServer:
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send it a signal, and wait for its end."""
         assert self.process is not None
-        with suppress(ProcessLookupError):
-            os.kill(self.process.pid, number)
+        self.process.send_signal(number)  # If it has ended, to no other with its number.
         code = self.process.wait(60)
         self.transport.close()
         return code

@@ -87,7 +87,7 @@ class Load:
         """Wait for the ends of all jobs."""
         for job, right in self.accepted.items():
             path = job_path(job, "wait")
-            found = self.repeated(lambda path=path: self.transport.get(path, timeout=60))  # type: ignore[misc]
+            found = self.repeated(lambda path=path: self.transport.get(path, timeout=PATIENCE))  # type: ignore[misc]
             assert found["state"] in right["states"], found
 
 

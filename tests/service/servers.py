@@ -107,7 +107,7 @@ def killed(
     server.wait(60.0)
 
 
-def processes_of(folder: Path) -> list[int]:
+def processes_of(folder: Path, *, commands_only: bool = False) -> list[int]:
     """The processes of the commands, supervisors and spawners of a test."""
     found = []
     for name in filter(str.isdecimal, os.listdir("/proc")):
@@ -116,7 +116,7 @@ def processes_of(folder: Path) -> list[int]:
             variables = Path(f"/proc/{name}/environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        is_spawned = f"{folder}/spawner".encode() in words
+        is_spawned = f"{folder}/spawner".encode() in words and not commands_only
         if is_spawned or f"{OWNER}={folder}".encode() in variables:
             found.append(int(name))
     return found

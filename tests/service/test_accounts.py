@@ -368,7 +368,7 @@ def test_the_error_of_a_call_is_no_bomb(server: AccountServer) -> None:
 
     with folder_of(ANN) as folder, server.client() as client:
         with client.executor(user="ann", attempts=2) as ann:
-            error = ann.submit(raises, folder / "mark").exception(30)
+            error = ann.submit(raises, folder / "mark").exception(60)
         assert not (folder / "mark").exists(), error
     assert run(server, "bob", "id -un", Path("/")) == f"{BOB}\n"
 

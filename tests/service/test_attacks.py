@@ -148,7 +148,7 @@ def test_a_job_that_was_just_stored_can_be_cancelled(server: RunningServer) -> N
     until(lambda: server.get("/v1/jobs", ids=names[-1])["jobs"])
     own = Transport(server.url)
     own.post(job_path(names[-1], "cancel"))
-    assert own.get(job_path(names[-1], "wait"), timeout=20)["state"] == "cancelled"
+    assert own.get(job_path(names[-1], "wait"), timeout=60)["state"] == "cancelled"
     accepted.join()
     for name in names:
         own.post(job_path(name, "cancel"))

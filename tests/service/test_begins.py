@@ -26,7 +26,8 @@ CALLS = [("c", 0), ("c", 1)]
 
 
 def kill_server(pid: str) -> None:
-    """A call that kills the process whose number is in a file."""
+    """A call that kills the process whose number is in a file, which may come later."""
+    until(Path(pid).exists)
     os.kill(int(Path(pid).read_text()), signal.SIGKILL)
     time.sleep(PATIENCE)
 

@@ -326,6 +326,31 @@ def test_a_job_that_ends_while_its_answer_is_on_the_way_is_not_missed(
         assert Path(future.result(PATIENCE)).is_dir()
 
 
+@pytest.mark.parametrize("is_job", [False, True])
+def test_what_begins_before_the_server_listens_is_known_to_run(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_job: bool
+) -> None:
+    """The server says at first what runs."""
+    listens, stream = threading.Event(), Transport.stream
+
+    def late(self: Transport, path: str, body: Any = None, **query: Any) -> Iterator[Any]:
+        if path == "/v1/results":
+            assert listens.wait(PATIENCE)
+        yield from stream(self, path, body, **query)
+
+    monkeypatch.setattr(Transport, "stream", late)
+    with Client(server.url) as client:
+        go = str(tmp_path / "go")
+        command = f"until [ -e {go} ]; do sleep 0.02; done"
+        future = client.command(command) if is_job else client.submit(wait_for_file, go)
+        client.flush()
+        until(lambda: server.job(future.job)["state"] == "running")
+        listens.set()
+        until(future.running)
+        (tmp_path / "go").touch()
+        future.result(PATIENCE)
+
+
 def test_a_closed_client_leaves_no_thread_and_no_output(server: RunningServer) -> None:
     """The folder of a command without an output is removed; nothing more is accepted."""
     with Client(server.url) as client:
@@ -334,15 +359,19 @@ def test_a_closed_client_leaves_no_thread_and_no_output(server: RunningServer) -
     assert not Path(folder).exists()
     with pytest.raises(RuntimeError, match="the client is closed"):
         client.submit(abs, -1)
-    names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith("slotwise client")]
+    until(lambda: not client_threads())
 
 
 def test_a_client_without_references_ends(server: RunningServer) -> None:
     """When its calls are over."""
     future = Client(server.url).submit(abs, -1)
     assert future.result(PATIENCE) == 1
-    until(lambda: not [one for one in threading.enumerate() if "slotwise client" in one.name])
+    until(lambda: not client_threads())
+
+
+def client_threads() -> list[threading.Thread]:
+    """The threads of clients."""
+    return [one for one in threading.enumerate() if "slotwise client" in one.name]
 
 
 @pytest.mark.slow
@@ -394,7 +423,7 @@ def test_calls_that_must_not_run_again_are_lost(
     begun = tmp_path / "begun"
     with client.executor(name="once", restart=False) as executor:
         future = executor.submit(_begin_and_sleep, str(begun))
-        until(begun.exists)
+        until(lambda: begun.exists() and begun.read_text())
         server.restart()
         with pytest.raises(SlotwiseError, match="restart: false"):
             future.result(PATIENCE)

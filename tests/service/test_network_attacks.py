@@ -17,6 +17,7 @@ import pytest
 from starlette.responses import JSONResponse
 from uvicorn.server import ServerState
 
+from service.asgi import Answer
 from service.teams import CONFIG, Team, running_team
 from slotwise.service.clients.transport import ServerRefusedError, job_path
 from slotwise.service.http import listening
@@ -25,7 +26,7 @@ from slotwise.service.http.server import JSON_BYTES_MAX
 from slotwise.service.settings import NetworkSettings
 from slotwise.service.users.limits import OPEN_MAX, WRONG_AT_ONCE
 from slotwise.service.wire import frame
-from waiting import until
+from waiting import PATIENCE, until
 
 QUICK_SECONDS = 10.0
 """What others wait for at most while a server is attacked, on a machine that is busy."""
@@ -104,18 +105,28 @@ def test_nothing_is_answered_without_a_token(team: Team) -> None:
 
 def test_who_tries_tokens_must_wait_and_others_need_not(team: Team) -> None:
     """Also those at the same address."""
-    statuses = [
-        team.ask("GET", "/v1/jobs", {"Authorization": f"Bearer slw_{n}_x"}).status
-        for n in range(int(WRONG_AT_ONCE) + 10)
-    ]
-    assert statuses[-1] == 429
-    assert set(statuses) <= {401, 429}
-    login = team.ask("POST", "/v1/login", {"X-Slotwise": "1"}, {"token": "slw_1_x"})
-    assert (login.status, login.json["error"]["kind"]) == (429, "busy")
+    wrong = {"Authorization": "Bearer slw_1_x"}
+    refused_of(lambda: team.ask("GET", "/v1/jobs", wrong))
+    header, body = {"X-Slotwise": "1"}, {"token": "slw_1_x"}
+    login = refused_of(lambda: team.ask("POST", "/v1/login", header, body))
+    assert login.json["error"]["kind"] == "busy"
     assert int(login.headers["retry-after"]) > 0
     assert team.transport("bob").get("/v1/whoami")["user"] == "bob"
     right = team.ask("POST", "/v1/login", {"X-Slotwise": "1"}, {"token": team.token("bob")})
     assert right.status == 200
+
+
+def refused_of(ask: Callable[[], Answer]) -> Answer:
+    """The answer to the first try that must wait: the others get one for a wrong token.
+
+    On a slow machine some may come as slowly as they may.
+    """
+    for _ in range(int(WRONG_AT_ONCE) + 10):
+        answer = ask()
+        if answer.status == 429:
+            return answer
+        assert answer.status == 401
+    raise AssertionError("all were answered")
 
 
 def test_other_sites_are_refused(team: Team) -> None:
@@ -241,14 +252,19 @@ def test_connections_that_say_nothing(team: Team) -> None:
         assert team.server.get("/v1")["state"] == "running"
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.slow)])
-def test_hundreds_of_streams_of_one_user(team: Team, count: int) -> None:
-    """It gets as many as it may have; others get theirs, and it gets more when some end."""
-    mallory, began, kinds = team.transport("mallory"), 0, set[str]()
+@pytest.mark.parametrize(
+    ("user", "count"), [("max", 150), pytest.param("kim", 1000, marks=pytest.mark.slow)]
+)
+def test_hundreds_of_streams_of_one_user(team: Team, user: str, count: int) -> None:
+    """It gets as many as it may have; others get theirs, and it gets more when some end.
+
+    No stream of this user was open before, which the server could still be about to close.
+    """
+    own, began, kinds = team.transport(user), 0, set[str]()
     body = {"client": "c", "calls": {}, "jobs": []}
     with ExitStack() as opened:
         for number in range(count):
-            stream = mallory.stream("/v1/results", {**body, "client": str(number)})
+            stream = own.stream("/v1/results", {**body, "client": str(number)})
             opened.enter_context(closing(stream))
             try:
                 next(stream)
@@ -257,12 +273,12 @@ def test_hundreds_of_streams_of_one_user(team: Team, count: int) -> None:
                 kinds.add(error.kind)
         assert (began, kinds) == (OPEN_MAX, {"busy"})
         assert team.transport("bob").get("/v1/whoami")["user"] == "bob"
-        with closing(team.transport("bob").stream("/v1/results", body)) as own:
-            assert "beat" in next(own)[0]
+        with closing(team.transport("bob").stream("/v1/results", body)) as other:
+            assert "beat" in next(other)[0]
 
     def has_room() -> bool:
         with (
-            closing(mallory.stream("/v1/results", body)) as again,
+            closing(own.stream("/v1/results", body)) as again,
             suppress(ServerRefusedError),
         ):
             return "beat" in next(again)[0]
@@ -292,9 +308,17 @@ async def listener(most: int = 100) -> AsyncIterator[NetworkListener]:
         made.stop()
 
 
+async def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, while the listener goes on."""
+    ends = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < ends
+        await asyncio.sleep(0.01)
+
+
 def is_closed(connection: socket.socket) -> bool:
     """Whether the other side closes a connection, after what it has sent."""
-    connection.settimeout(20)
+    connection.settimeout(PATIENCE)
     with suppress(ConnectionResetError):
         while connection.recv(1 << 20):
             pass
@@ -324,7 +348,8 @@ def test_a_client_that_is_too_slow_is_left(
             for piece in sent:
                 connection.sendall(piece)
                 time.sleep(0.05)
-            for _ in range(100):  # It goes on to send, slowly.
+            ends = time.monotonic() + PATIENCE
+            while time.monotonic() < ends:  # It goes on to send, slowly.
                 with suppress(OSError):
                     connection.sendall(b"X" if sent else b"")
                 connection.settimeout(0.05)
@@ -352,11 +377,8 @@ def test_a_client_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) ->
             connection = socket.create_connection(("127.0.0.1", made.port))
             with closing(connection):
                 connection.sendall(HEAD.replace(b"/", b"/much", 1) + b"\r\n")
-                for _ in range(1000):
-                    await asyncio.sleep(0.01)
-                    if not made.count and _ > 10:
-                        break
-                assert not made.count
+                await wait_for(lambda: made.count)
+                await wait_for(lambda: not made.count)
 
     asyncio.run(run())
 
@@ -377,12 +399,6 @@ def test_one_address_has_at_most_half_of_the_connections() -> None:
             answer = await asyncio.to_thread(again.recv, 1000)
             again.close()
             assert answer.startswith(b"HTTP/1.1 200")
-
-    async def wait_for(condition: Callable[[], bool]) -> None:
-        ends = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < ends
-            await asyncio.sleep(0.01)
 
     asyncio.run(run())
 

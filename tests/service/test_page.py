@@ -41,7 +41,7 @@ from slotwise.service.page.page_source import (
     StateReader,
 )
 from slotwise.service.page.page_stream import Lanes, PageHub, differences
-from waiting import until
+from waiting import PATIENCE, until
 
 ASSETS = Path(str(files("slotwise.service.page"))) / "assets"
 
@@ -132,7 +132,7 @@ def with_hub(source: Any, act: Callable[[PageHub], Any]) -> Any:
         hub = PageHub(source)
         running = asyncio.create_task(hub.run())
         try:
-            return await asyncio.wait_for(act(hub), 30)
+            return await asyncio.wait_for(act(hub), PATIENCE)
         finally:
             running.cancel()
 
@@ -402,7 +402,7 @@ def test_what_is_sent_is_bounded() -> None:
 def events(server: RunningServer) -> Iterator[Iterator[bytes]]:
     """The events of a stream of a server."""
     link = socket.socket(socket.AF_UNIX)
-    link.settimeout(20)
+    link.settimeout(PATIENCE)
     link.connect(server.url.removeprefix("unix:"))
     connection = http.client.HTTPConnection("localhost")
     connection.sock = link

@@ -27,7 +27,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-SECONDS = 30_000.0
+SECONDS = 60_000.0
 """Milliseconds for which the page may take to show something on a busy machine."""
 
 CONFIG = """

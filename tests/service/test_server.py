@@ -5,10 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -484,3 +486,29 @@ def test_a_wait_is_told_that_the_server_stops(server: RunningServer) -> None:
         server.end()
         with pytest.raises((ServerClosedError, NoServerError)):
             waits.result(60)
+
+
+def test_a_server_that_has_ended_since_the_last_request_may_return(tmp_path: Path) -> None:
+    """Who waits goes on to wait; only without a server from the beginning there is none."""
+    path = tmp_path / "socket"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    listening.listen()
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            connection.recv(1 << 16)
+            listening.close()
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    transport = Transport(f"unix:{path}")
+    assert transport.get("/v1") == {}
+    with pytest.raises(ServerClosedError, match="no server listens"):
+        transport.get("/v1")
+    with pytest.raises(NoServerError):
+        transport.get("/v1")
+    serving.join()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from service.servers import OWNER, WAITS, job, processes_of
+from service.servers import WAITS, job, processes_of
 from slotwise import task as running
 from slotwise.core.errors import NotRetriedError, OutputError, SlotwiseError
 from slotwise.jobs.commands import PHASE
@@ -163,11 +163,7 @@ def test_processes_that_outlive_a_command_are_killed(folder: Path) -> None:
         attempt(execution)
         (found,) = records(folder, "j")
         assert found.record is not None
-        assert [pid for pid in processes_of(folder) if _is_command(pid)] == []
-
-
-def _is_command(pid: int) -> bool:
-    return OWNER.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        assert processes_of(folder, commands_only=True) == []
 
 
 def test_a_stop_request_reaches_all_processes(folder: Path) -> None:
@@ -191,7 +187,7 @@ def test_discarding_an_attempt_ends_all_of_its_processes(folder: Path) -> None:
         thread, errors = begin(execution)
         until((folder / "ready").exists)
         execution.discard(PHASE, 0, 1)
-        assert [pid for pid in processes_of(folder) if _is_command(pid)] == []
+        assert processes_of(folder, commands_only=True) == []
         thread.join()
         assert isinstance(errors[0], SlotwiseError | LostAttemptError)
         assert records(folder, "j") == []
@@ -215,7 +211,7 @@ def test_an_attempt_fails_with_its_supervisor(folder: Path, stops: bool) -> None
             assert "has ended without recording how that ended" in str(errors[0])
         execution.discard(PHASE, 0, 1)
         thread.join()
-        until(lambda: not [pid for pid in processes_of(folder) if _is_command(pid)])
+        until(lambda: not processes_of(folder, commands_only=True))
         assert records(folder, "j") == []
 
 

@@ -185,7 +185,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_job(
         assert process.stderr is not None
         assert process.stdout.readline() == "up\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(60) == 130
         assert process.stderr.read().removeprefix("2\n") == message
     states = {job["state"] for job in slotwise.json("list")["jobs"]}
     assert states == {"running"}
@@ -210,7 +210,7 @@ def test_output_is_followed_across_a_restart(
         server.restart(number)
         (tmp_path / "go").touch()
         assert process.stdout.read() == "two\n"
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_dry_run_says_when_a_job_would_end_and_who_is_later(slotwise: Shell) -> None:

@@ -21,6 +21,7 @@ from slotwise import (
     read_log,
     replay,
 )
+from waiting import until
 
 
 def test_jobs_of_all_kinds_run(session: Session, tmp_path: Path) -> None:
@@ -86,8 +87,8 @@ def test_a_future_knows_why_its_job_waits(session: Session, tmp_path: Path) -> N
     binding = {"name": "both", "pool": "narrow"}
     with session.executor(**binding) as executor, released(tmp_path / "go") as go:
         calls = [executor.submit(wait_for_file, go) for _ in range(2)]
-        while not calls[0].running():
-            time.sleep(0.005)
+        until(calls[0].running)
+        until(lambda: calls[1].explain().phases[0].pending)  # The second one may come later.
         (phase,) = calls[1].explain().phases
         assert (phase.running, phase.pending) == (1, 1)
         assert phase.why == "pool 'narrow' holds its max share of 1"

@@ -151,9 +151,12 @@ class Transport:
             self.close()
             # The server closes idle connections. If it has handled the request, its key, or the
             # names that the client chose, make the second one change nothing.
-            if not is_new and _is_end(error):
+            if is_new or not _is_end(error):
+                raise self._ended(error) from error
+            try:
                 return self._answered(method, path, body, kind)
-            raise self._ended(error) from error
+            except NoServerError as none:  # The one that has ended may return.
+                raise ServerClosedError(str(none)) from none
         return response, data
 
     def _connected(self) -> http.client.HTTPConnection:

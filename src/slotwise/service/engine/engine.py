@@ -226,8 +226,7 @@ class Engine:
             self.counts.begins(record.pool, at - record.submitted)
         live = self._live.get(job)
         if live is not None and live[0].client:
-            begun = frame({"job": job, "state": "running"})
-            self.hub.publish(of_client(live[0].client), begun, may_wait=True)
+            self.hub.publish(of_client(live[0].client), begun_frame(job), may_wait=True)
 
     def _task_over(self, event: TaskFinished | TaskFailed | TaskKilled, at: float) -> None:
         """Store the end of an attempt of a command; those of calls are stored by themselves."""
@@ -275,6 +274,8 @@ class Engine:
         self, record: StoredJob, state: str, reason: str, result: bytes | None = None
     ) -> None:
         """Store how a job ended, then notify who waits for it."""
+        # Before it is stored: who reads that it is over may submit another one at once.
+        self.quota.free(record.user, [record.id])
         code = self._code(record.id, state)
         self._reasons.pop(record.id, None)
         at = self._last.pop(record.id, None) or time.time()
@@ -283,7 +284,6 @@ class Engine:
         def notify(is_first: bool) -> None:
             self._live.pop(record.id, None)
             self._begun.discard(record.id)
-            self.quota.free(record.user, [record.id])
             self.counts.jobs[record.pool, state] += 1
             with suppress(Exception):  # It is sent again when the client asks.
                 self.notify(ended if is_first else self.store.job(record.id))
@@ -444,6 +444,15 @@ class Engine:
     def _has_entered(self, job: str) -> bool:
         return self.is_open(job) and job not in self._entering
 
+    def begun(self, client: str) -> bytes:
+        """The frames of those calls and jobs of a client that have begun, and are not over."""
+        found = self.streams.begun(client)
+        for job in list(self._begun):
+            live = self._live.get(job)
+            if live is not None and live[0].client == client:
+                found.append(begun_frame(job))
+        return b"".join(found)
+
     def open_jobs(self) -> list[StoredJob]:
         """The jobs in the session, as they were when they came."""
         jobs = [record for record, *_ in list(self._live.values())]
@@ -503,6 +512,11 @@ def plain_result(packed: bytes | None) -> tuple[Any, bytes | None]:
     if packed is None:
         return None, None
     return (None, packed[1:]) if packed[:1] == b"p" else (json.loads(packed[1:]), None)
+
+
+def begun_frame(job: str) -> bytes:
+    """What a client is sent when a job has begun."""
+    return frame({"job": job, "state": "running"})
 
 
 def job_frame(record: StoredJob) -> bytes:

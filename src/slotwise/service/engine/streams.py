@@ -139,6 +139,15 @@ class Streams:
         streams = list(self._by_key.values())
         return [f for one in streams for f in list(one.futures.values()) if f.running()]
 
+    def begun(self, client: str) -> list[bytes]:
+        """The frames of those calls of a client that run."""
+        return [
+            frame({**_place(stream, number), "state": "running"})
+            for stream in self.of(client)
+            for number, future in list(stream.futures.items())
+            if future.running()
+        ]
+
     def open(
         self, record: StoredJob, binding: Binding, program: str, *, grows: bool
     ) -> ServedStream:

@@ -315,6 +315,8 @@ class ServiceApp:
             async for one in iterate_in_threadpool(self._calls.ended(calls, jobs, user)):
                 if one:
                     yield one
+            if begun := await run_in_threadpool(self._engine.begun, client):
+                yield begun
             try:
                 while True:
                     news = await listener.take(BEAT_SECONDS)
