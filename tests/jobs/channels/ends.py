@@ -59,6 +59,11 @@ class Child:
         self.end()
         return pickle.loads(told) if told else None
 
+    def has_ended(self) -> bool:
+        """Whether it has ended; its outcome can still be asked for."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, flags) is not None
+
     def kill(self) -> None:
         """Kill it, without a chance to say anything."""
         if self.pid:
