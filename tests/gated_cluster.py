@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 from distributed import Client, LocalCluster
 
 import slotwise.dask as gate
 from waiting import until
+
+
+class Meeting:
+    """Tasks, which are threads of this process, and the most of them that ran at once.
+
+    None of them ends before so many as are wanted have met, however slowly they begin.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.call(1)
+
+    def call(self, wanted: int) -> None:
+        """The tasks that begin from now on."""
+        self.wanted, self.most, self._here = wanted, 0, 0
+
+    def attend(self) -> None:
+        """As a task."""
+        with self._lock:
+            self._here += 1
+            self.most = max(self.most, self._here)
+        until(lambda: self.most >= self.wanted)
+        time.sleep(0.02)  # For those that should not be here.
+        with self._lock:
+            self._here -= 1
+
+
+MEETING = Meeting()
+"""For `meet`, which is sent to workers by its name."""
+
+
+def meet(number: int) -> None:
+    """A task."""
+    MEETING.attend()
 
 
 class Cluster:

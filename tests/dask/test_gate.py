@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from distributed import Event, get_client, get_worker, worker_client
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
-from gated_cluster import Cluster
+from gated_cluster import MEETING, Cluster, meet
 from slotwise.core.pools import Pool
 from waiting import until
 
@@ -39,12 +38,6 @@ def tree(leaves: int, seconds: float) -> Any:
     while len(level) > 1:
         level = [add(*level[i : i + 2]) for i in range(0, len(level), 2)]
     return level[0]
-
-
-def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
-    """The largest number of these spans of time that overlap."""
-    changes = [change for start, end in spans for change in ((start, 1), (end, -1))]
-    return max(itertools.accumulate(change for _, change in sorted(changes)))
 
 
 def pipelines(count: int) -> Any:
@@ -354,13 +347,10 @@ def test_resources_of_users_hold(make_cluster: Callable[..., Cluster]) -> None:
     cluster.install("fair")
     client = cluster.client()
 
-    def when(number: int) -> tuple[float, float]:
-        start = time.monotonic()
-        time.sleep(0.02)
-        return start, time.monotonic()
-
-    futures = client.map(when, range(20), resources={"GPU": 1}, pure=False)
-    assert most_at_once(client.gather(futures)) == 2
+    MEETING.call(2)
+    futures = client.map(meet, range(20), resources={"GPU": 1}, pure=False)
+    client.gather(futures)
+    assert MEETING.most == 2
     del futures
     cluster.check_empty()
 
@@ -413,13 +403,10 @@ def test_a_max_share_is_never_exceeded(make_cluster: Callable[..., Cluster]) -> 
     cluster.install("fair", pools=[Pool("two", slots_max={"task": 2})])
     client = cluster.client("two")
 
-    def when(number: int) -> tuple[float, float]:
-        start = time.monotonic()
-        time.sleep(0.01)
-        return start, time.monotonic()
-
-    futures = client.map(when, range(40), pure=False)
-    assert most_at_once(client.gather(futures)) == 2
+    MEETING.call(2)
+    futures = client.map(meet, range(40), pure=False)
+    client.gather(futures)
+    assert MEETING.most == 2
     del futures
     cluster.check_empty()
 

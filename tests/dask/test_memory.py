@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import accumulate
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dask
 import slotwise.dask
-from gated_cluster import Cluster
+from gated_cluster import MEETING, Cluster, meet
 from slotwise.core.log import following
 from slotwise.core.sizing import PADDING
 from slotwise.dask.measuring import TaskMeter
@@ -170,36 +169,28 @@ def test_a_worker_measures_by_how_much_a_task_raised_its_memory() -> None:
 
 # On a cluster whose workers are threads of this process, with stated needs.
 
-Spans = list[tuple[float, float]]
 
-
-def span(number: int) -> tuple[float, float]:
-    """The time in which this ran."""
-    began = time.monotonic()
-    time.sleep(0.05)
-    return began, time.monotonic()
-
-
-def most_at_once(spans: Spans) -> int:
-    """The largest number of these spans that overlap."""
-    changes = [change for start, end in spans for change in ((start, 1), (end, -1))]
-    return max(accumulate(change for _, change in sorted(changes)))
-
-
-def run(
-    client: Client, count: int, stated: str, pool: str = "default", **options: Any
-) -> Spans:
-    """Run tasks that state their memory."""
+def most_at_once(
+    client: Client,
+    count: int,
+    stated: str,
+    pool: str = "default",
+    wanted: int = 1,
+    **options: Any,
+) -> int:
+    """Run tasks that state their memory; none ends before so many as are wanted have met."""
+    MEETING.call(wanted)
     with dask.annotate(slotwise={"memory": stated, "pool": pool}):
-        tasks = [dask.delayed(span, pure=False)(number) for number in range(count)]
-    return list(client.gather(client.compute(tasks, optimize_graph=False, **options)))
+        tasks = [dask.delayed(meet, pure=False)(number) for number in range(count)]
+    client.gather(client.compute(tasks, optimize_graph=False, **options))
+    return MEETING.most
 
 
 def test_as_many_tasks_run_as_fit(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     """Two of 1.1 GB on each worker of 4 GB; the log of it is repeated identically."""
     cluster, log = make_cluster(threads=4, memory_limit="4 GB"), tmp_path / "gate.jsonl"
     cluster.install(memory=True, log=str(log))
-    assert most_at_once(run(cluster.client(), 12, "1.1 GB")) <= 4
+    assert most_at_once(cluster.client(), 12, "1.1 GB") <= 4
     status = slotwise.dask.status(cluster.client())
     assert [one.limit for one in status.workers] == [4000 * MB] * 2
     assert "3.73 GiB" in str(status)
@@ -214,9 +205,9 @@ def test_pools_limit_memory(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(threads=4, memory_limit="4 GB")
     pools = {"lab": {"resources_max": {"memory": "3 GB"}}, "a": {"parent": "lab"}}
     cluster.install(memory=True, pools=pools)
-    assert most_at_once(run(cluster.client(), 9, "1 GB", "a")) == 3
-    assert most_at_once(run(cluster.client(), 3, "3.1 GB", "a")) == 1
-    assert most_at_once(run(cluster.client(), 12, "1 GB")) > 3
+    assert most_at_once(cluster.client(), 9, "1 GB", "a", wanted=3) == 3
+    assert most_at_once(cluster.client(), 3, "3.1 GB", "a") == 1
+    assert most_at_once(cluster.client(), 12, "1 GB", wanted=4) > 3
     cluster.check_empty()
 
 
@@ -247,7 +238,7 @@ def test_a_task_larger_than_all_workers_runs_alone(
     """One at a time, on one worker, with one warning."""
     cluster = make_cluster(threads=4, memory_limit="4 GB")
     cluster.install(memory=True)
-    assert most_at_once(run(cluster.client(), 3, "20 GB")) == 1
+    assert most_at_once(cluster.client(), 3, "20 GB") == 1
     cluster.check_empty()
     assert [one.name for one in caplog.records if "each runs alone" in one.message] == [
         "slotwise.dask"
@@ -258,7 +249,7 @@ def test_resources_of_dask_hold_beside_memory(make_cluster: Callable[..., Cluste
     """One task at a time has the resource, of four that would fit."""
     cluster = make_cluster(workers=1, threads=4, memory_limit="4 GB", resources={"GPU": 1})
     cluster.install(memory=True)
-    assert most_at_once(run(cluster.client(), 4, "100 MB", resources={"GPU": 1})) == 1
+    assert most_at_once(cluster.client(), 4, "100 MB", resources={"GPU": 1}) == 1
     cluster.check_empty()
 
 

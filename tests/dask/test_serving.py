@@ -78,7 +78,7 @@ def test_the_dashboard_has_a_page(cluster: Cluster) -> None:
     assert menu.count('href="individual-slotwise"') == 1
 
 
-def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
+def test_the_page_draws_what_the_gate_says(cluster: Cluster, tmp_path: Path) -> None:
     """Its document has a picture for each pool, and a row for each computation and worker.
 
     No column is narrower than its text, whatever the width of the page.
@@ -94,8 +94,14 @@ def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
     pools = [{"name": "<b>", "slots_min": 1}, {"name": pool}]
     cluster.install("fair", pools=pools, memory=True)
     client = cluster.client(pool)
-    futures = client.map(lambda n: time.sleep(0.02), range(200), pure=False)
-    until(lambda: len(gate.status(client).samples) > 1)
+    end = tmp_path / "end"
+
+    def wait(number: int) -> None:
+        while number >= 20 and not end.exists():
+            time.sleep(0.01)
+
+    futures = client.map(wait, range(200), pure=False)
+    until(lambda: len(gate.status(client).samples) > 1 and gate.status(client).slots == 4)
     document = Document()
     slotwise_doc(cluster.local.scheduler, {}, document)
     pictures = document.select({"type": figure})
@@ -112,6 +118,7 @@ def test_the_page_draws_what_the_gate_says(cluster: Cluster) -> None:
     assert len(re.findall("<tr>", text)) == 1 + 2
     assert "estimated for tasks" in text
     client.cancel(futures)
+    end.touch()
 
 
 def test_a_scheduler_without_a_gate_says_so(

@@ -239,7 +239,7 @@ def test_a_port_on_which_another_program_listens_is_refused_soon(says: bytes) ->
     with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor() as threads:
         answered = threads.submit(answer)
         with (
-            dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+            dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
             pytest.raises(InputError, match="does not answer like a Dask scheduler"),
         ):
             dask_workers.DaskWorkers(f"tcp://127.0.0.1:{other.getsockname()[1]}")

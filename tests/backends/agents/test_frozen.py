@@ -34,8 +34,6 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ta
     """A file of an agent, larger than the buffers of a connection, and the agent."""
     monkeypatch.setattr(fetching, "reader_security", lambda: reader_token(TOKEN))
     monkeypatch.setattr(fetching, "time", SimpleNamespace(sleep=refuse))
-    monkeypatch.setattr(files, "SILENT_SECONDS", 0.5)
-    monkeypatch.setattr(auth, "GREETING_SECONDS", 0.5)
     source = Loopback(Cluster((Host("a", {"task": 1}),)), tmp_path)
     try:
         (connected,) = source.connect()
@@ -54,10 +52,11 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ta
 
 
 def test_an_agent_that_does_not_greet_has_lost_its_files(
-    served: tuple[TaskFile, int], tmp_path: Path
+    served: tuple[TaskFile, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel of its host accepts connections meanwhile."""
     file, agent = served
+    monkeypatch.setattr(auth, "GREETING_SECONDS", 0.5)
     os.kill(agent, signal.SIGSTOP)
     with pytest.raises(LostInputError) as caught:
         fetched([file], 1, tmp_path / "copy")
@@ -78,6 +77,7 @@ def test_an_agent_that_sends_no_more_has_lost_its_files(
 
     fetched([file], 1, tmp_path / "copy")
     assert (tmp_path / "copy-0").stat().st_size > LARGE << 20
+    monkeypatch.setattr(files, "SILENT_SECONDS", 0.5)  # A busy agent takes longer to greet.
     monkeypatch.setattr(files, "receive_into", freeze)
     with pytest.raises(
         LostInputError, match=r"cannot be fetched: the agent at .* does not answer"
