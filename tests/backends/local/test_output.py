@@ -7,8 +7,10 @@ import os
 import select
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -35,7 +37,8 @@ class Recorder:
         """Nothing is open."""
 
 
-def test_each_byte_belongs_to_the_attempt_that_wrote_it() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_each_byte_belongs_to_the_attempt_that_wrote_it(unbuffered: str) -> None:
     """Of Python, of a descriptor and of a child; the first task of a worker, and later ones."""
 
     def speak(number: int) -> None:
@@ -44,7 +47,7 @@ def test_each_byte_belongs_to_the_attempt_that_wrote_it() -> None:
         subprocess.run(["echo", "child", str(number)], check=True)
         print("no line break", number, end="")
 
-    with Processes(1, environment={"PYTHONUNBUFFERED": ""}) as workers:
+    with Processes(1, environment={"PYTHONUNBUFFERED": unbuffered}) as workers:
         for number in range(20):
             output = Recorder()
             workers.start(0, "speak", speak, (number,), Conditions(output=output))
@@ -97,6 +100,35 @@ def test_a_task_that_prints_much_is_read_meanwhile(workers: Processes) -> None:
     workers.start(0, "much", lambda: print("y" * 3_000_000), (), Conditions(output=output))
     assert one(workers).status == "done"
     assert len(output.printed["out"]) == 3_000_001
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_signals_cut_no_output_short(unbuffered: str) -> None:
+    """Those that slow a process down, or stop it for others, also without a buffer."""
+    output = Recorder(is_shown=False)
+
+    def much() -> None:
+        print("y" * 3_000_000)
+        sys.stderr.write("z" * 3_000_000)
+
+    with Processes(1, environment={"PYTHONUNBUFFERED": unbuffered}) as workers:
+        workers.start(0, "known", lambda: 1, ())
+        assert one(workers).value == 1
+        workers.start(0, "much", much, (), Conditions(output=output))
+        (pid,), ended = workers.pids(), Event()
+
+        def stop_and_go() -> None:
+            while not ended.is_set():
+                for number in (signal.SIGSTOP, signal.SIGCONT):
+                    os.kill(pid, number)
+                    time.sleep(0.001)
+
+        stopping = Thread(target=stop_and_go)
+        stopping.start()
+        assert one(workers).status == "done"
+        ended.set()
+        stopping.join()
+    assert [len(output.printed[stream]) for stream in ("out", "err")] == [3_000_001, 3_000_000]
 
 
 def test_output_that_is_held_still_has_its_attempt(workers: Processes) -> None:

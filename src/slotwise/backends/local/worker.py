@@ -9,6 +9,7 @@ the head gives.
 from __future__ import annotations
 
 import fcntl
+import io
 import mmap
 import os
 import pickle
@@ -96,6 +97,7 @@ def main(channel: int, lifeline: int, page: int, token: bytes, home: str = "") -
     server.listen()
     reset_signals()  # The manager blocked SIGTERM before the fork.
     os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=server.leave)
+    write_whole()
     # A killed worker cannot flush: its output must appear up to the last whole line.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     link = Link(channel, token)
@@ -386,6 +388,33 @@ class PeakMeter:
         except OSError:
             self._known = peak
         return peak
+
+
+class WholeFile(io.FileIO):
+    """A file without a buffer that writes all it gets, also where signals cut writes short."""
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        left = whole = memoryview(data).cast("B")
+        while left:
+            left = left[super().write(left) :]
+        return len(whole)
+
+
+def write_whole() -> None:
+    """Let stdout and stderr lose nothing where PYTHONUNBUFFERED is set.
+
+    Without a buffer, Python writes once and drops what that did not take, such as the rest of
+    a long text in which the process was stopped to let others run.
+    """
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if isinstance(stream.buffer, io.RawIOBase):
+            file = WholeFile(stream.fileno(), "w", closefd=False)
+            form = {"encoding": stream.encoding, "errors": stream.errors}
+            whole = io.TextIOWrapper(file, **form, write_through=True)
+            setattr(sys, name, whole)
+            setattr(sys, f"__{name}__", whole)
 
 
 def flush() -> None:
