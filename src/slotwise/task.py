@@ -100,6 +100,10 @@ def host_speed() -> float:
     return float(os.environ.get(SPEED_VARIABLE, "1"))
 
 
+_PIECE_SECONDS = 1.0
+"""The longest sleep at once: a signal that comes just before one is seen when it ends."""
+
+
 def sleep(seconds: float) -> None:
     """Sleep: the given seconds on a host of speed 1, longer on a slower one.
 
@@ -110,7 +114,9 @@ def sleep(seconds: float) -> None:
     begun = time.monotonic()
     try:
         on_stop_request(lambda _: stop(keep=done + (time.monotonic() - begun) * speed))
-        time.sleep(max(0.0, seconds - done) / speed)
+        ends = begun + max(0.0, seconds - done) / speed
+        while (left := ends - time.monotonic()) > 0:
+            time.sleep(min(left, _PIECE_SECONDS))
     except Stopped:
         if _attempt is not None:
             _attempt.torn = False  # No sleep is half done.

@@ -146,7 +146,7 @@ def test_signals_do_not_corrupt_large_results_and_arguments(workers: Processes) 
     over = threading.Event()
 
     def disturb() -> None:
-        while not over.is_set():
+        while not over.wait(1e-4):  # Without a pause, Python would nest handlers without end.
             os.kill(pid, signal.SIGTERM)
             ask_to_stop(workers)
 
