@@ -315,29 +315,36 @@ class Workload:
         object.__setattr__(self, "replicas", replicas)
         if self.jobs and all(isinstance(job, Job | Described) for job in self.jobs):
             for pools in (self.pools, *(one.pools for one in self.pool_changes)):
-                check_kinds(pools, self._kinds())
-                if self.cluster is not None:
-                    check_resources(pools, self._resources(self.cluster))
+                check_limited(pools, self)
 
-    def _resources(self, cluster: Cluster) -> Iterator[str]:
-        """The resources beside slots that hosts have, or jobs request."""
-        hosts = [one.host for one in self.changes if isinstance(one, HostAdded)]
-        for host in (*cluster.hosts, *hosts):
-            yield from host.resources
-        for job in self.jobs:
-            if isinstance(job, Job):
-                for phase in job.phases:
-                    yield from phase.needs
 
-    def _kinds(self) -> Iterator[str]:
-        """The kinds of slots and of phases; programs have the usual ones."""
-        yield from USUAL_KINDS
-        hosts = [one.host for one in self.changes if isinstance(one, HostAdded)]
-        for host in (*(self.cluster.hosts if self.cluster else ()), *hosts):
-            yield from host.slots
-        for job in self.jobs:
-            if isinstance(job, Job):
-                yield from (phase.kind for phase in job.phases)
+def check_limited(pools: Iterable[Pool], workload: Workload) -> None:
+    """InputError for a share of a kind, or a limit of a resource, that a workload lacks."""
+    check_kinds(pools, _kinds(workload))
+    if workload.cluster is not None:
+        check_resources(pools, _resources(workload, workload.cluster))
+
+
+def _resources(workload: Workload, cluster: Cluster) -> Iterator[str]:
+    """The resources beside slots that hosts have, or jobs request."""
+    hosts = [one.host for one in workload.changes if isinstance(one, HostAdded)]
+    for host in (*cluster.hosts, *hosts):
+        yield from host.resources
+    for job in workload.jobs:
+        if isinstance(job, Job):
+            for phase in job.phases:
+                yield from phase.needs
+
+
+def _kinds(workload: Workload) -> Iterator[str]:
+    """The kinds of slots and of phases; programs have the usual ones."""
+    yield from USUAL_KINDS
+    hosts = [one.host for one in workload.changes if isinstance(one, HostAdded)]
+    for host in (*(workload.cluster.hosts if workload.cluster else ()), *hosts):
+        yield from host.slots
+    for job in workload.jobs:
+        if isinstance(job, Job):
+            yield from (phase.kind for phase in job.phases)
 
 
 _PARTS: dict[str, tuple[Any, str]] = {
