@@ -373,11 +373,17 @@ def check_kinds(pools: Iterable[Pool], known: Iterable[str]) -> None:
 
 def check_resources(pools: Iterable[Pool], known: Iterable[str]) -> None:
     """InputError for a limit of a resource that no host has and no phase requests."""
+    for what in unknown_resources(pools, known):
+        raise InputError(what)
+
+
+def unknown_resources(pools: Iterable[Pool], known: Iterable[str]) -> Iterator[str]:
+    """What to say of each limit of a resource that no host has and no phase requests."""
     names = {MEMORY: None, GPU: None, **dict.fromkeys(known)}
     for pool in pools:
         for name in pool.resources_max:
             if name not in names:
-                raise InputError(
+                yield (
                     f"pool {pool.name!r}: resources_max has {name!r}, which no host has and no"
                     f" phase requests; {suggestion(name, names)}"
                 )
