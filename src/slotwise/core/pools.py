@@ -603,7 +603,7 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
                 if phase.hosts:
                     served, joining = _on_hosts_of(phase, cluster, later)
                     where = f", which runs only on {', '.join(sorted(phase.hosts))}"
-                served.check_task(phase.kind, *request)
+                served.check_task(phase.kind, *request, are_named=bool(phase.hosts))
                 if phase.gang:
                     _with(served, joining).check_gang(phase.kind, phase.tasks.count, *request)
                 if job.pool in pools:
