@@ -129,8 +129,9 @@ Amount = Annotated[int | float, Field(ge=0)] | str
 Amounts = Annotated[dict[Name, Amount], _amounts(resources_of)]
 """Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
 Requested = Annotated[dict[Name, Amount], _amounts(requested)]
-MostAmounts = Annotated[dict[Name, Amount], _amounts(resources_max_of)]
 """Those that each task requests."""
+MostAmounts = Annotated[dict[Name, Amount], _amounts(resources_max_of)]
+"""The most of them, which may be parts of the cluster."""
 
 
 def _kind_of_amounts(value: Any) -> str:
