@@ -189,6 +189,13 @@ BAD = {
     within("<weight>-1</weight>"): "as keys of a workload file: pool 'a'.weight is -1",
     within("<maxRunningApps>1.5</maxRunningApps>"): "<maxRunningApps> (line 1) is '1.5'; expe",
     within("<minResources>many</minResources>"): "<minResources> (line 1) is 'many'; expected",
+    within("<maxResources>8 gb, 4 vcores</maxResources>"): (
+        "<maxResources> (line 1) is '8 gb, 4 vcores'; expected memory in mebibytes, as in 8192"
+    ),
+    within("<minResources>memory-mb=8Gi</minResources>"): (
+        "<minResources> (line 1) is 'memory-mb=8Gi'; expected memory in mebibytes, as in 8192"
+        " mb or memory-mb=8192"
+    ),
     within("<allowPreemptionFrom>no</allowPreemptionFrom>"): "is 'no'; expected true or false",
     "<a>" * 200 + "</a>" * 200: "line 1: nested too deeply; remove levels",
     '<allocations><queue name="a"><weight>nan</weight></queue></allocations>': (

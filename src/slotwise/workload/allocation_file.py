@@ -182,6 +182,9 @@ MEMORY_NAMES = ("mb", "memory-mb", "memory")
 GPU_NAMES = ("yarn.io/gpu",)
 """The names of GPUs."""
 
+_OTHER_SIZE = re.compile(r"[kgtp]i?b?|m(ib?)?|b|bytes?")
+"""A unit of memory that Hadoop does not take: it refuses the whole file."""
+
 _AMOUNT = re.compile(
     r"\s*(?:(?P<key>[\w./-]+)\s*=\s*)?"
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<part>%?)\s*(?P<unit>[a-z]*)\s*"
@@ -214,6 +217,8 @@ def _resources(element: _Element, are_limits: bool) -> _Amounts:
         if found is None:
             raise _refused(element, "resources such as 8192 mb, 4 vcores")
         of = found["key"] or found["unit"]
+        if of in (*MEMORY_NAMES, found["unit"]) and _OTHER_SIZE.fullmatch(found["unit"]):
+            raise _refused(element, "memory in mebibytes, as in 8192 mb or memory-mb=8192")
         if found["part"] and are_limits:  # Without a name it is a part of all resources.
             named = {MEMORY: MEMORY_NAMES, GPU: GPU_NAMES}
             limited = [one for one, names in named.items() if of in names or not of]
