@@ -124,6 +124,29 @@ def test_nothing_in_percent_is_nothing(
     assert (keys, missing) == ({"pools": [{"name": "q", **expected}]}, ())
 
 
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        ("<maxResources>8192 mb, 0vcores</maxResources>", "slots_max is 0"),
+        ("<maxResources>vcores=0%</maxResources>", "slots_max is 0"),
+        ("<maxResources>0.5 vcores, 8 mb</maxResources>", "slots_max is 0"),
+        ("<maxReduces>0</maxReduces>", "slots_max of kind 'reduce' is 0"),
+        ("<maxRunningApps>0</maxRunningApps>", "jobs_max is 0"),
+        ("<weight>0</weight>", "weight is 0 and it has no min share"),
+        ("<weight>0</weight><minResources>8 mb, 1 vcores</minResources>", None),
+        ("<maxResources>0 mb, 4 vcores</maxResources>", None),
+    ],
+)
+def test_pools_in_which_no_task_may_run_are_named(
+    tmp_path: Path, queue: str, reason: str | None
+) -> None:
+    """Once each, not with the pools below them; the file may mean something else."""
+    text = f"<allocations><queue name='a'>{queue}<queue name='b'/></queue></allocations>"
+    (tmp_path / "pools.xml").write_text(text)
+    closed = read_allocations(tmp_path / "pools.xml").closed
+    assert closed == (() if reason is None else (f"pool 'a', because its {reason}",))
+
+
 def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     """Limits of users hold in all queues: `root` has them, and is free of the defaults."""
     keys, missing = imported(tmp_path, HADOOP)

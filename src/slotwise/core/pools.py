@@ -619,14 +619,14 @@ def check_open(job: Job, pools: PoolTree, user: str | None = None, when: str = "
     `user` has the jobs that state none. `when` says when the pools are these.
     """
     for pool in pools.path(job.pool):
-        if why := next(_closed(pool, job, job.user or user, pools), ""):
+        if why := next(why_closed(pool, job, job.user or user, pools), ""):
             raise InputError(
                 f"job {job.id!r}: pool {pool.name!r} is closed{when}, because its {why}; open"
                 " it, or name another pool"
             )
 
 
-def _closed(pool: Pool, job: Job, user: str | None, pools: PoolTree) -> Iterator[str]:
+def why_closed(pool: Pool, job: Job, user: str | None, pools: PoolTree) -> Iterator[str]:
     """The reasons why a pool lets a job not run."""
     if pool.jobs_max == 0:
         yield "jobs_max is 0"
