@@ -210,6 +210,9 @@ BAD = {
     "<allocations><queue/></allocations>": "<queue> (line 1) has no name; give it the",
     within("<weight>much</weight>"): "<weight> (line 1) is 'much'; expected a number",
     within("<weight>-1</weight>"): "as keys of a workload file: pool 'a'.weight is -1",
+    within(
+        "<minResources>9 vcores</minResources><maxResources>1 vcores</maxResources>"
+    ): "as keys of a workload file: pool 'a': slots_min 9 of kind 'task' is above its slots",
     within("<maxRunningApps>1.5</maxRunningApps>"): "<maxRunningApps> (line 1) is '1.5'; expe",
     within("<minResources>many</minResources>"): "<minResources> (line 1) is 'many'; expected",
     within("<maxResources>8 gb, 4 vcores</maxResources>"): (

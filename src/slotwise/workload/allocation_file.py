@@ -86,12 +86,15 @@ def _checked(imported: ImportedPools) -> PoolTree:
         text = f"slotwise: 1\n{imported.text}jobs: [{flow_text(job)}]\n"
         return PoolTree(parse_workload(text).pools)
     except InputError as error:
-        text = _POOL.sub(lambda found: f"pool {pools[int(found[1])]['name']!r}", str(error))
-        raise InputError(f"as keys of a workload file: {_LINE.sub('', text)}") from None
+        text = _LINE.sub("", str(error))
+        text = _POOL.sub(lambda found: f"pool {pools[int(found[1])]['name']!r}", text)
+        raise InputError(f"as keys of a workload file: {text}") from None
 
 
-_POOL, _LINE = re.compile(r"pools\[(\d+)\]"), re.compile(r" \(line \d+\)")
-"""A place in the keys of a workload file, which the caller has not written."""
+_POOL = re.compile(r"pools\[(\d+)\](: pool '[^']*')?")
+"""A place in the keys of a workload file, which the caller has not written, and its name."""
+
+_LINE = re.compile(r" \(line \d+\)")
 
 
 # Elements of XML, without entities: these could expand to any size.
