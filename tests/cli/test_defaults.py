@@ -135,7 +135,7 @@ WRONG = {
     "attempts = 0": "attempts is 0: expected a number >= 1",
     'epoch = "soon"': "epoch is 'soon': expected seconds, or a duration such as 5m or 1h30m",
     "pools = 3": "pools is 3: expected a list of pools, or pools by name, such as {prod: 2}",
-    '[pools.a]\nparent = "b"': "pool 'a': unknown parent 'b'; known: a",
+    '[pools.a]\nparent = "b"': "pools.a: unknown parent 'b'; known: a",
     "[pools.a]\nwieght = 2": "pools.a.wieght: unknown key 'wieght'; did you mean 'weight'?",
     "slots = =": "not TOML: Invalid value (at line 1, column 9); correct it",
 }

@@ -291,12 +291,16 @@ def test_help_shows_an_example(command: str, slotwise: Any) -> None:
 def test_pools_are_printed_and_what_has_no_counterpart_is_named(
     slotwise: Any, folder: Path
 ) -> None:
-    """The pools on stdout, the names on stderr."""
-    queue = "<queue name='a'><maxAMShare>1</maxAMShare></queue>"
+    """The pools on stdout, the names on stderr, also of pools in which no task may run."""
+    values = "<maxAMShare>1</maxAMShare><maxResources>vcores=0</maxResources>"
+    queue = f"<queue name='a'>{values}</queue>"
     (folder / "fair-scheduler.xml").write_text(f"<allocations>{queue}</allocations>")
     done = slotwise("pools", "import", "fair-scheduler.xml")
-    assert (done.exit_code, done.stdout) == (0, 'pools:\n  - {name: "a"}\n')
-    assert done.stderr == "no counterpart: maxAMShare of a (line 1)\n"
+    assert (done.exit_code, done.stdout) == (0, 'pools:\n  - {name: "a", slots_max: 0}\n')
+    assert done.stderr == (
+        "no counterpart: maxAMShare of a (line 1)\n"
+        "closed: pool 'a', because its slots_max is 0\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["", "plan", "simulate", "run", "compare", "trace import"])

@@ -24,7 +24,7 @@ from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.plans import plan, plan_tasks
 from slotwise.policy.scheduler import make_scheduler
-from slotwise.workload.workload import Workload
+from slotwise.workload.workload import Workload, command
 
 Simulate = Callable[..., object]
 
@@ -145,16 +145,65 @@ def test_hosts_that_can_never_serve_are_refused() -> None:
         )
 
 
-def test_a_request_that_only_other_hosts_hold_is_refused_with_the_hosts_it_may_have() -> None:
-    """Another host has the memory, so the message says which hosts count."""
-    phase = Phase("p", Tasks(1, 1.0), hosts="a", resources={"memory": 8})
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (lambda: Phase("p", Tasks(1, 1.0), hosts=[]), "phase 'p': hosts is []"),
+        (lambda: Phase("p", Tasks(1, 1.0), hosts=set()), "phase 'p': hosts is set()"),
+        (lambda: command("true", id="c", hosts=[]), "job 'c': hosts is []"),
+        (lambda: command("true", id="c", hosts=frozenset()), "job 'c': hosts is frozenset()"),
+    ],
+)
+def test_no_host_is_refused_and_is_not_any_host(make: Callable[[], object], where: str) -> None:
+    """A program that computes the hosts may have found none."""
+    with pytest.raises(InputError) as refused:
+        make()
+    assert str(refused.value) == f"{where}; name some, or leave it out to allow any host"
+
+
+@pytest.mark.parametrize(
+    ("slots", "needs", "message"),
+    [
+        (
+            1,
+            {"memory": 8},
+            "requests memory 8 bytes, but the one of these hosts with the most, 'a', has 4"
+            " bytes; request less, or name a larger host",
+        ),
+        (
+            1,
+            {"gpu": 1},
+            "requests gpu 1, but none of these hosts has gpu; leave it out, or name hosts that"
+            " have it",
+        ),
+        (
+            2,
+            {"memory": 3},
+            "requests memory 3 bytes and 2 slots of kind 'task', and none of these hosts has"
+            " all of it; request less, or name a larger host",
+        ),
+        (
+            3,
+            {},
+            "occupies 3 slots of one host, but the largest of these hosts, 'b', has 2 of kind"
+            " 'task'; give `slots` at most 2, or name a larger host",
+        ),
+    ],
+)
+def test_what_only_other_hosts_hold_is_refused_with_the_hosts_that_count(
+    slots: int, needs: dict[str, int], message: str
+) -> None:
+    """Another host has it, so the message is about those that the phase names."""
+    phase = Phase("p", Tasks(1, 1.0), hosts=["a", "b"], slots=slots, resources=needs)
     hosts = [
-        Host(name, {"task": 1}, resources={"memory": n}) for name, n in (("a", 4), ("b", 9))
+        Host("a", {"task": 1}, resources={"memory": 4}),
+        Host("b", {"task": 2}),
+        Host("c", {"task": 3}, resources={"memory": 9, "gpu": 1}),
     ]
-    with pytest.raises(
-        InputError, match=r"^job 'x', phase 'p', which runs only on a: each task"
-    ):
+    with pytest.raises(InputError) as refused:
         simulate(Workload((Job("x", (phase,)),), Cluster(tuple(hosts))))
+    where = "job 'x', phase 'p', which runs only on a, b: each task"
+    assert str(refused.value) == f"{where} {message}"
 
 
 def test_slots_go_down_the_tree(simulated: Simulate) -> None:

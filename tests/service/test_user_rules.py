@@ -253,7 +253,8 @@ def test_a_pool_limits_a_resource_that_the_server_states(tmp_path: Path) -> None
     file.write_text(f"slots = 2\nresources = {{license = 2}}\n{LICENSED}")
     assert settings_of(file, {}).pools == (limited,)
     with pytest.raises(
-        InputError, match=r"'license', which no host has .*; known: memory, gpu"
+        InputError,
+        match=r"team\.toml: pools\.bob: resources_max has 'license', .*; known: memory, gpu",
     ):
         settings_of(file, {"resources": {"gpu": 1}})
     file.write_text(LICENSED)

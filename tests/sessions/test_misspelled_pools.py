@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 from slotwise import InputError, Job, Phase, Pool, Session, Tasks, command
+from slotwise.core.errors import SlotwiseWarning
 
 PATIENCE = 120.0
 
@@ -36,6 +37,24 @@ def test_a_job_and_a_change_are_warned_of_too() -> None:
         with pytest.warns(UserWarning, match="'y' is not .*; it is created with weight 1"):
             session.change(job, pool="y")
         assert job.cancel()
+
+
+def test_a_limit_of_an_unknown_resource_is_warned_of() -> None:
+    """At the line that states it, and no longer where the session has such a limit."""
+    said = "pool 'lab': resources_max has 'memry', which no host has and no phase requests"
+    stated = {"lab": {"resources_max": {"memry": 1, "license": 1, "memory": "1 GiB"}}}
+    with pytest.warns(SlotwiseWarning) as warned:
+        session = Session(1, resources={"license": 1}, pools=stated)
+    assert [str(one.message) for one in warned] == [f"{said}; did you mean 'memory'?"]
+    assert warned[0].filename == __file__
+    with session:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            session.set_pools(stated)
+            session.set_pools({"lab": {"resources_max": {"license": 2}}})
+        with pytest.warns(SlotwiseWarning, match=said) as warned:
+            session.set_pools(stated)
+        assert warned[0].filename == __file__
 
 
 def test_a_refused_job_leaves_its_id() -> None:

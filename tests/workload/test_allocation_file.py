@@ -124,6 +124,29 @@ def test_nothing_in_percent_is_nothing(
     assert (keys, missing) == ({"pools": [{"name": "q", **expected}]}, ())
 
 
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        ("<maxResources>8192 mb, 0vcores</maxResources>", "slots_max is 0"),
+        ("<maxResources>vcores=0%</maxResources>", "slots_max is 0"),
+        ("<maxResources>0.5 vcores, 8 mb</maxResources>", "slots_max is 0"),
+        ("<maxReduces>0</maxReduces>", "slots_max of kind 'reduce' is 0"),
+        ("<maxRunningApps>0</maxRunningApps>", "jobs_max is 0"),
+        ("<weight>0</weight>", "weight is 0 and it has no min share"),
+        ("<weight>0</weight><minResources>8 mb, 1 vcores</minResources>", None),
+        ("<maxResources>0 mb, 4 vcores</maxResources>", None),
+    ],
+)
+def test_pools_in_which_no_task_may_run_are_named(
+    tmp_path: Path, queue: str, reason: str | None
+) -> None:
+    """Once each, not with the pools below them; the file may mean something else."""
+    text = f"<allocations><queue name='a'>{queue}<queue name='b'/></queue></allocations>"
+    (tmp_path / "pools.xml").write_text(text)
+    closed = read_allocations(tmp_path / "pools.xml").closed
+    assert closed == (() if reason is None else (f"pool 'a', because its {reason}",))
+
+
 def test_queues_of_hadoop_become_pools(tmp_path: Path) -> None:
     """Limits of users hold in all queues: `root` has them, and is free of the defaults."""
     keys, missing = imported(tmp_path, HADOOP)
@@ -187,8 +210,18 @@ BAD = {
     "<allocations><queue/></allocations>": "<queue> (line 1) has no name; give it the",
     within("<weight>much</weight>"): "<weight> (line 1) is 'much'; expected a number",
     within("<weight>-1</weight>"): "as keys of a workload file: pool 'a'.weight is -1",
+    within(
+        "<minResources>9 vcores</minResources><maxResources>1 vcores</maxResources>"
+    ): "as keys of a workload file: pool 'a': slots_min 9 of kind 'task' is above its slots",
     within("<maxRunningApps>1.5</maxRunningApps>"): "<maxRunningApps> (line 1) is '1.5'; expe",
     within("<minResources>many</minResources>"): "<minResources> (line 1) is 'many'; expected",
+    within("<maxResources>8 gb, 4 vcores</maxResources>"): (
+        "<maxResources> (line 1) is '8 gb, 4 vcores'; expected memory in mebibytes, as in 8192"
+    ),
+    within("<minResources>memory-mb=8Gi</minResources>"): (
+        "<minResources> (line 1) is 'memory-mb=8Gi'; expected memory in mebibytes, as in 8192"
+        " mb or memory-mb=8192"
+    ),
     within("<allowPreemptionFrom>no</allowPreemptionFrom>"): "is 'no'; expected true or false",
     "<a>" * 200 + "</a>" * 200: "line 1: nested too deeply; remove levels",
     '<allocations><queue name="a"><weight>nan</weight></queue></allocations>': (

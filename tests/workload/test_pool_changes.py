@@ -73,6 +73,60 @@ def test_a_task_that_a_change_would_keep_waiting_is_refused() -> None:
         simulate(parse_workload(wide))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("{at: 5, pool: dya, weight: 2}", r"pool_changes\[1\]\.pool \(line 6\): unknown pool"),
+        (
+            "{at: 5, pool: day, resources_max: {memry: 1}}",
+            r"pool_changes\[1\] \(line 6\): pool 'day': resources_max has 'memry'",
+        ),
+        (
+            "{at: 5, pool: day, slots_max: {mpa: 1}}",
+            r"pool_changes\[1\] \(line 6\): pool 'day': slots_max has the kind 'mpa'",
+        ),
+        (
+            "{at: 5, pool: day, slots_min: 9, slots_max: 2}",
+            r"pool_changes\[1\] \(line 6\): pool 'day': slots_min 9",
+        ),
+        (
+            "{at: 5, pool: all, policy: fifo}",
+            r"pool_changes\[1\] \(line 6\): pool 'all': policy is 'fifo'",
+        ),
+    ],
+)
+def test_an_error_in_a_change_has_its_own_place(change: str, message: str) -> None:
+    """Not that of its pool, nor that of another change of the same instant."""
+    text = f"""\
+slotwise: 1
+cluster: {{slots: 4}}
+pools: {{all: 1, day: {{parent: all}}}}
+pool_changes:
+  - {{at: 5, pool: default, weight: 2}}
+  - {change}
+  - {{at: 5, pool: default, weight: 3}}
+jobs: [{{id: a, phases: [{{name: m, work: 1}}]}}]
+"""
+    with pytest.raises(InputError, match=f"^{message}"):
+        parse_workload(text)
+
+
+@pytest.mark.parametrize(
+    ("pools", "message"),
+    [
+        ("pools: {day: {slots_max: {mpa: 1}}}", "pools.day (line 2): slots_max has the kind"),
+        ("pools: [{name: day, slots_max: {mpa: 1}}]", "pools[0] (line 2): pool 'day': slots_"),
+        ("pool_defaults: {slots_max: {mpa: 1}}", "pool_defaults (line 2): pool 'default': slo"),
+    ],
+)
+def test_an_error_in_a_pool_names_it_once(pools: str, message: str) -> None:
+    """With the place that states it, by its name or by its number."""
+    text = f"slotwise: 1\n{pools}\njobs: [{{id: a, phases: [{{name: m, work: 1}}]}}]\n"
+    with pytest.raises(InputError) as refused:
+        parse_workload(text)
+    assert str(refused.value).startswith(message)
+
+
 def test_plans_refuse_changes() -> None:
     """A plan has one set of pools."""
     for use in plan, plan_tasks:

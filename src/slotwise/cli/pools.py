@@ -35,7 +35,7 @@ def _import(
 ) -> None:
     """Print the pools of an allocation file as keys of a workload file.
 
-    What has no counterpart is named on stderr.
+    What has no counterpart, and pools in which no task may run, are named on stderr.
 
     `slotwise pools import fair-scheduler.xml > pools.yaml`
     """
@@ -44,4 +44,6 @@ def _import(
     found = read_allocations(file)
     for what in found.missing:
         show_message(f"no counterpart: {what}")
+    for what in found.closed:
+        show_message(f"closed: {what}")
     print(found.text, end="")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from slotwise.core.errors import (
     POSITIVE,
@@ -252,11 +252,13 @@ class Cluster:
     def _fit(self) -> dict[Resources, int]:
         return {}
 
-    def check_task(self, kind: str, slots: int, needs: Resources = NOTHING) -> None:
+    def check_task(
+        self, kind: str, slots: int, needs: Resources = NOTHING, *, are_named: bool = False
+    ) -> None:
         """InputError if no host has this number of slots for phases of this kind.
 
         Nor `needs`, what each task requests beside slots. One slot is present, or will be when
-        a host of the kind joins.
+        a host of the kind joins. `are_named`: the hosts are those that a phase names.
         """
         slot_kind = self.slot_kind(kind)
         for name in needs.keys() & self.capacity.keys():
@@ -269,21 +271,22 @@ class Cluster:
         request = Resources({slot_kind: slots, **needs})
         if any(host.amounts.holds(request) for host in self.hosts):
             return
-        self._refuse(request, needs)
+        words = _NAMED if are_named else _ALL
+        self._refuse(request, needs, words)
         if slots > max(host.amounts.get(slot_kind, 0) for host in self.hosts):
             host = max(self.hosts, key=lambda host: host.amounts.get(slot_kind, 0))
             largest = host.amounts.get(slot_kind, 0)
             raise InputError(
-                f"each task occupies {slots} slots of one host, but the largest host,"
+                f"each task occupies {slots} slots of one host, but {words.largest},"
                 f" {host.name!r}, has {largest} of kind {slot_kind!r}; give `slots` at most"
-                f" {largest}, or add a larger host"
+                f" {largest}, or {words.larger}"
             )
         raise InputError(
             f"each task requests {needs} and {slots} {_slots(slots)} of kind {slot_kind!r}, and"
-            " no host has all of it; request less, or add a larger host"
+            f" {words.none} has all of it; request less, or {words.larger}"
         )
 
-    def _refuse(self, request: Resources, needs: Resources) -> None:
+    def _refuse(self, request: Resources, needs: Resources, words: _Words) -> None:
         """InputError for a resource of which no host has as much as is requested."""
         for name, text in needs.texts().items():
             host = max(self.hosts, key=lambda host: host.amounts.get(name, 0))
@@ -291,15 +294,18 @@ class Cluster:
             if largest.holds(Resources({name: request[name]})):
                 continue
             if not largest:
+                remedy = words.having or (
+                    f"state what hosts have: {option_name('resources')} of the run or server,"
+                    " or `resources` of a host"
+                )
                 raise InputError(
-                    f"each task requests {name} {text}, but no host has {name}; leave it out,"
-                    f" or state what hosts have: {option_name('resources')} of the run or"
-                    " server, or `resources` of a host"
+                    f"each task requests {name} {text}, but {words.none} has {name}; leave it"
+                    f" out, or {remedy}"
                 )
             most = largest.texts()[name]
             raise InputError(
-                f"each task requests {name} {text}, but the host with the most, {host.name!r},"
-                f" has {most}; request less, or add a larger host"
+                f"each task requests {name} {text}, but {words.most}, {host.name!r}, has"
+                f" {most}; request less, or {words.larger}"
             )
 
     def check_gang(self, kind: str, tasks: int, slots: int, needs: Resources = NOTHING) -> None:
@@ -374,6 +380,26 @@ class Cluster:
         if not isinstance(share, Percent):
             return share
         return share.of_total(self.capacity[self.slot_kind(kind)], least)
+
+
+class _Words(NamedTuple):
+    """How refusals name the hosts, and what hosts they ask for."""
+
+    none: str
+    largest: str
+    most: str
+    larger: str
+    having: str = ""
+
+
+_ALL = _Words("no host", "the largest host", "the host with the most", "add a larger host")
+_NAMED = _Words(
+    "none of these hosts",
+    "the largest of these hosts",
+    "the one of these hosts with the most",
+    "name a larger host",
+    "name hosts that have it",
+)
 
 
 def _slots(count: int) -> str:

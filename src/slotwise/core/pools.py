@@ -373,11 +373,17 @@ def check_kinds(pools: Iterable[Pool], known: Iterable[str]) -> None:
 
 def check_resources(pools: Iterable[Pool], known: Iterable[str]) -> None:
     """InputError for a limit of a resource that no host has and no phase requests."""
+    for what in unknown_resources(pools, known):
+        raise InputError(what)
+
+
+def unknown_resources(pools: Iterable[Pool], known: Iterable[str]) -> Iterator[str]:
+    """What to say of each limit of a resource that no host has and no phase requests."""
     names = {MEMORY: None, GPU: None, **dict.fromkeys(known)}
     for pool in pools:
         for name in pool.resources_max:
             if name not in names:
-                raise InputError(
+                yield (
                     f"pool {pool.name!r}: resources_max has {name!r}, which no host has and no"
                     f" phase requests; {suggestion(name, names)}"
                 )
@@ -597,7 +603,7 @@ def check_fits(job: Job, cluster: Cluster, pools: PoolTree, later: Iterable[Host
                 if phase.hosts:
                     served, joining = _on_hosts_of(phase, cluster, later)
                     where = f", which runs only on {', '.join(sorted(phase.hosts))}"
-                served.check_task(phase.kind, *request)
+                served.check_task(phase.kind, *request, are_named=bool(phase.hosts))
                 if phase.gang:
                     _with(served, joining).check_gang(phase.kind, phase.tasks.count, *request)
                 if job.pool in pools:
@@ -613,14 +619,14 @@ def check_open(job: Job, pools: PoolTree, user: str | None = None, when: str = "
     `user` has the jobs that state none. `when` says when the pools are these.
     """
     for pool in pools.path(job.pool):
-        if why := next(_closed(pool, job, job.user or user, pools), ""):
+        if why := next(why_closed(pool, job, job.user or user, pools), ""):
             raise InputError(
                 f"job {job.id!r}: pool {pool.name!r} is closed{when}, because its {why}; open"
                 " it, or name another pool"
             )
 
 
-def _closed(pool: Pool, job: Job, user: str | None, pools: PoolTree) -> Iterator[str]:
+def why_closed(pool: Pool, job: Job, user: str | None, pools: PoolTree) -> Iterator[str]:
     """The reasons why a pool lets a job not run."""
     if pool.jobs_max == 0:
         yield "jobs_max is 0"

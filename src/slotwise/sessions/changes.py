@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from slotwise.core.cluster import Host
 from slotwise.core.errors import (
     InputError,
     check_number,
@@ -14,10 +16,19 @@ from slotwise.core.errors import (
     suggestion,
 )
 from slotwise.core.events import JobChanged, ObjectiveChanged, PoolsChanged, SchedulerChanged
+from slotwise.core.job import Job
 from slotwise.core.objective import Objective
-from slotwise.core.pools import PoolsStated, PoolTree, check_fits, pools_of
+from slotwise.core.pools import (
+    Pool,
+    PoolsStated,
+    PoolTree,
+    check_fits,
+    pools_of,
+    unknown_resources,
+)
 from slotwise.policy.promises import move_refused
 from slotwise.policy.scheduler import ALLOCATORS, BACKFILLINGS, QUEUEINGS
+from slotwise.running import warn_user
 from slotwise.sessions.futures import Future
 from slotwise.sessions.intake import SessionCore
 from slotwise.workload.dates import seconds_until
@@ -102,6 +113,12 @@ def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
     """Replace the pools. See `Session.set_pools`."""
     given = pools_of(pools)
 
+    def known() -> list[str]:
+        hosts, left = intake.state.cluster.hosts, intake.jobs_left()
+        return list(known_resources(hosts, left, intake.pools.values()))
+
+    warn_of_resources(given, intake.ask(known))
+
     def change() -> None:
         with intake.lock:
             tree = PoolTree(given).on(intake.state.cluster)
@@ -113,6 +130,25 @@ def set_pools(intake: SessionCore, pools: PoolsStated) -> None:
             intake.loop.on_event(PoolsChanged(intake.now, tuple(tree.values())))
 
     intake.loop.ask(change)
+
+
+def warn_of_resources(pools: Iterable[Pool], known: Iterable[str]) -> None:
+    """Warn of limits of resources that nothing has or requests yet: a host with it may come."""
+    for what in unknown_resources(pools, known):
+        warn_user(what)
+
+
+def known_resources(
+    hosts: Iterable[Host], jobs: Iterable[Job] = (), pools: Iterable[Pool] = ()
+) -> Iterator[str]:
+    """The resources that hosts have, jobs request or pools limit."""
+    for host in hosts:
+        yield from host.resources
+    for job in jobs:
+        for phase in job.phases:
+            yield from phase.needs
+    for pool in pools:
+        yield from pool.resources_max
 
 
 def set_scheduler(intake: SessionCore, name: str) -> None:

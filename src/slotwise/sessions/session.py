@@ -66,7 +66,8 @@ class Session(SessionMethods):
     scheduler       the name of the scheduler; see `slotwise.policy.scheduler`: one of
                     `ALLOCATORS`, or of `BACKFILLINGS`
     pools           the pools with their shares, as a list, or as weights or keys by name. If
-                    some are given, jobs may still name others, with a warning
+                    some are given, jobs may still name others, with a warning. With one, too,
+                    `resources_max` may name a resource that no host has yet
     history         a database of earlier runs, created if it is missing. It gives the estimated
                     work of programs, and finished tasks of programs are added to it
     objective       what to minimize: an `Objective`, or the name of a penalty
@@ -113,6 +114,8 @@ class Session(SessionMethods):
         workload = Workload((), pools=pools_of(pools), preemption=given.preemption)
         place = hosts.place_for(slots, dask, dask_slots, resources)
         try:
+            known = changes.known_resources(place.cluster.hosts)
+            changes.warn_of_resources(workload.pools, known)
             learning = ProgramHistory(history, place.cluster)
             spec = RunSpec(scheduler, "live", (), place.cluster, Source(workload), given, {})
             header = spec.header(rest_seconds=REST_SECONDS, is_open=True)

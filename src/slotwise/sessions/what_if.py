@@ -13,7 +13,7 @@ from slotwise.core.job import Job
 from slotwise.core.pools import Pool, PoolTree, check_fits, check_resources, pools_of
 from slotwise.forecast.eta import WhatIf
 from slotwise.forecast.situation import Change
-from slotwise.sessions.changes import check_replaces
+from slotwise.sessions.changes import check_replaces, known_resources
 from slotwise.sessions.intake import SessionCore
 
 ANSWERED_MAX = 1_000
@@ -52,7 +52,8 @@ def change_of(core: SessionCore, jobs: Sequence[Job], asked: Asked) -> Change:
         changed = PoolTree(pools).on(cluster)
         left_jobs = core.ask(core.jobs_left)
         named = (changed[name] for name in asked.pools)
-        check_resources(named, _resources([*cluster.hosts, *hosts], left_jobs, tree))
+        known = known_resources([*cluster.hosts, *hosts], left_jobs, tree.values())
+        check_resources(named, known)
         for job in left_jobs:
             check_fits(job, cluster, changed)
         pools = tuple(changed.values())
@@ -82,19 +83,6 @@ def _check_join(present: Cluster, hosts: Iterable[Host]) -> None:
             present = present.with_host(host)
         except InputError as error:
             raise InputError(f"hosts: {shown(host.name)}: {error}") from None
-
-
-def _resources(
-    hosts: Iterable[Host], jobs: Iterable[Job], pools: Mapping[str, Pool]
-) -> Iterator[str]:
-    """The resources that hosts have, jobs request or pools limit."""
-    for host in hosts:
-        yield from host.resources
-    for job in jobs:
-        for phase in job.phases:
-            yield from phase.needs
-    for pool in pools.values():
-        yield from pool.resources_max
 
 
 def changed_pools(present: Mapping[str, Pool], stated: Mapping[str, Any]) -> tuple[Pool, ...]:

@@ -7,16 +7,18 @@ GPUs are limits of these resources. What has no counterpart, such as access, is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
-from slotwise.core.cluster import MAX_SLOTS
+from slotwise.core.cluster import ANY_KIND, MAX_SLOTS
 from slotwise.core.errors import InputError, shown
-from slotwise.core.pools import EVERY_USER
+from slotwise.core.job import Job, Phase, Tasks
+from slotwise.core.pools import EVERY_USER, PoolTree, why_closed
 from slotwise.core.resources import GPU, MAX_AMOUNT, MEMORY
 from slotwise.workload.file import parse_workload
 from slotwise.workload.text import read_text
@@ -32,10 +34,12 @@ class ImportedPools:
     """Keys of a workload file, and what of the allocation file they do not express.
 
     missing  an element and its place, for each that has no counterpart
+    closed   a pool, and why no task may run in it, for each of them: 0 vcores may be meant so
     """
 
     keys: Mapping[str, Any]
     missing: tuple[str, ...]
+    closed: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -60,25 +64,37 @@ def read_allocations(path: str | Path) -> ImportedPools:
         reader.read(root)
         keys = _of_spark(reader.pools) if is_of_spark else reader.keys()
         imported = ImportedPools(keys, tuple(reader.missing))
-        _check(imported)
+        pools = _checked(imported)
     except InputError as error:
         raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
-    return imported
+    return replace(imported, closed=tuple(_closed(pools)))
 
 
-def _check(imported: ImportedPools) -> None:
-    """InputError for pools that a workload file cannot have."""
+def _closed(pools: PoolTree) -> Iterator[str]:
+    for name, pool in pools.items():
+        kinds = sorted(pool.kinds) or [ANY_KIND]
+        job = Job("any", tuple(Phase(kind, Tasks(1), kind) for kind in kinds), pool=name)
+        for reason in islice(why_closed(pool, job, None, pools), 1):
+            yield f"pool {name!r}, because its {reason}"
+
+
+def _checked(imported: ImportedPools) -> PoolTree:
+    """The pools, as a workload file has them. InputError for those that it cannot have."""
     pools = imported.keys.get("pools", [{"name": "default"}])
     job = {"id": "any", "pool": pools[-1]["name"], "phases": [{"name": "any", "work": 1}]}
     try:
-        parse_workload(f"slotwise: 1\n{imported.text}jobs: [{flow_text(job)}]\n")
+        text = f"slotwise: 1\n{imported.text}jobs: [{flow_text(job)}]\n"
+        return PoolTree(parse_workload(text).pools)
     except InputError as error:
-        text = _POOL.sub(lambda found: f"pool {pools[int(found[1])]['name']!r}", str(error))
-        raise InputError(f"as keys of a workload file: {_LINE.sub('', text)}") from None
+        text = _LINE.sub("", str(error))
+        text = _POOL.sub(lambda found: f"pool {pools[int(found[1])]['name']!r}", text)
+        raise InputError(f"as keys of a workload file: {text}") from None
 
 
-_POOL, _LINE = re.compile(r"pools\[(\d+)\]"), re.compile(r" \(line \d+\)")
-"""A place in the keys of a workload file, which the caller has not written."""
+_POOL = re.compile(r"pools\[(\d+)\](: pool '[^']*')?")
+"""A place in the keys of a workload file, which the caller has not written, and its name."""
+
+_LINE = re.compile(r" \(line \d+\)")
 
 
 # Elements of XML, without entities: these could expand to any size.
@@ -182,6 +198,9 @@ MEMORY_NAMES = ("mb", "memory-mb", "memory")
 GPU_NAMES = ("yarn.io/gpu",)
 """The names of GPUs."""
 
+_OTHER_SIZE = re.compile(r"[kgtp]i?b?|m(ib?)?|b|bytes?")
+"""A unit of memory that Hadoop does not take: it refuses the whole file."""
+
 _AMOUNT = re.compile(
     r"\s*(?:(?P<key>[\w./-]+)\s*=\s*)?"
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<part>%?)\s*(?P<unit>[a-z]*)\s*"
@@ -214,6 +233,8 @@ def _resources(element: _Element, are_limits: bool) -> _Amounts:
         if found is None:
             raise _refused(element, "resources such as 8192 mb, 4 vcores")
         of = found["key"] or found["unit"]
+        if of in (*MEMORY_NAMES, found["unit"]) and _OTHER_SIZE.fullmatch(found["unit"]):
+            raise _refused(element, "memory in mebibytes, as in 8192 mb or memory-mb=8192")
         if found["part"] and are_limits:  # Without a name it is a part of all resources.
             named = {MEMORY: MEMORY_NAMES, GPU: GPU_NAMES}
             limited = [one for one, names in named.items() if of in names or not of]

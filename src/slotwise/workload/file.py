@@ -75,6 +75,7 @@ from slotwise.workload.workload import (
     Placement,
     ProgramJob,
     Workload,
+    check_limited,
 )
 from slotwise.workload.yaml_text import NESTED_TOO_DEEPLY
 
@@ -159,7 +160,7 @@ def read_sharing(
     data, lines = {"slotwise": 1, "jobs": [job], **stated}, Lines("")
     workload = _validated(data, lines, FilePath(), None)
     if resources is not None:
-        with _blaming(workload.pools, data, lines):
+        with _blaming(_places(workload.pools, data), ("pools",), lines):
             check_resources(workload.pools, resources)
     return workload.pools, workload.objective, workload.preemption
 
@@ -368,9 +369,8 @@ def build(
         known, given = with_kinds(cluster, changes), [j for j in jobs if isinstance(j, Job)]
         where = ("cluster", "changes")
         _at(where, lines, lambda: check_changes(known, changes, given))
-    pool_changes = _pool_changes(entry.pool_changes, pools, lines)
-    with _blaming(list(pools.values()), data, lines):
-        return Workload(
+    with _blaming(_places(pools.values(), data), ("pools",), lines):
+        workload = Workload(
             jobs=tuple(jobs),
             cluster=cluster,
             pools=tuple(pools.values()),
@@ -381,8 +381,11 @@ def build(
             network=_part(Network, entry.network),
             placement=_part(Placement, entry.placement),
             changes=tuple(changes),
-            pool_changes=tuple(pool_changes),
         )
+    if not entry.pool_changes:
+        return workload
+    pool_changes = tuple(_pool_changes(entry.pool_changes, pools, workload, lines))
+    return replace(workload, pool_changes=pool_changes)
 
 
 def _built(
@@ -412,7 +415,13 @@ def _at(where: Path, lines: Lines, make: Any) -> Any:
     try:
         return make()
     except InputError as error:
-        raise InputError(f"{place(where, lines)}: {error}") from error
+        raise _placed(where, lines, error) from error
+
+
+def _placed(where: Path, lines: Lines, error: InputError) -> InputError:
+    """The error with its place, which may end with the pool that the message begins with."""
+    named = f"pool {where[-1]!r}: " if where else ""
+    return InputError(f"{place(where, lines)}: {str(error).removeprefix(named)}")
 
 
 def _cluster(entry: ClusterEntry | None) -> Cluster | None:
@@ -481,33 +490,37 @@ def build_pools(
     ]
     if for_all and "default" not in by_name:
         pools.append(_at(("pool_defaults",), lines, lambda: Pool("default", **for_all)))
-    with _blaming(pools, data, lines):
+    with _blaming(_places(pools, data), ("pools",), lines):
         return PoolTree(pools)
 
 
 def _pool_changes(
-    entries: Sequence[PoolChangeEntry], pools: PoolTree, lines: Lines
+    entries: Sequence[PoolChangeEntry], pools: PoolTree, workload: Workload, lines: Lines
 ) -> Iterator[PoolsChanged]:
     """All pools after each instant at which some change, in order of time.
 
-    Changes of one instant are one event. O(pools) for each instant.
+    Changes of one instant are one event. O(pools) for each instant. InputError with the place
+    of the change, also for what no host and no phase of the workload has.
     """
     current = dict(pools)
     numbered = sorted(enumerate(entries), key=lambda one: one[1].at)
     for at, group in groupby(numbered, key=lambda one: one[1].at):
         where: Path = ()
+        places: dict[str, Path] = {}
         for number, stated in group:
-            where = ("pool_changes", number)
+            places[stated.pool] = where = ("pool_changes", number)
             if stated.pool not in current and stated.pool != "default":
                 hint = suggestion(stated.pool, sorted({*current, "default"}))
                 raise InputError(
                     f"{place((*where, 'pool'), lines)}: unknown pool {stated.pool!r}; {hint}"
                 )
             before = current.get(stated.pool, Pool())
-            current[stated.pool] = _at(
+            current[stated.pool] = pool = _at(
                 where, lines, lambda stated=stated, before=before: _changed(before, stated)
             )
-        tree = _at(where, lines, lambda: PoolTree(current.values()))
+            _at(where, lines, lambda pool=pool: check_limited([pool], workload))
+        with _blaming(places, where, lines):
+            tree = PoolTree(current.values())
         yield PoolsChanged(at, tuple(tree.values()))
 
 
@@ -519,17 +532,25 @@ def _changed(pool: Pool, entry: PoolChangeEntry) -> Pool:
     return replace(pool, **stated)
 
 
+def _places(pools: Iterable[Pool], data: Mapping[str, Any]) -> dict[str, Path]:
+    """Where each of these pools is stated; the last may be "default" with the defaults."""
+    stated = len(data.get("pools", ()))
+    return {
+        pool.name: real_path(("pools", number), data) if number < stated else ("pool_defaults",)
+        for number, pool in enumerate(pools)
+    }
+
+
 @contextmanager
-def _blaming(pools: Sequence[Pool], data: Mapping[str, Any], lines: Lines) -> Iterator[None]:
+def _blaming(places: Mapping[str, Path], otherwise: Path, lines: Lines) -> Iterator[None]:
     """Begin messages about pools, which begin with the name of one, with its place."""
     try:
         yield
     except InputError as error:
         if "pool" not in str(error).partition(":")[0]:
             raise
-        blamed = [n for n, p in enumerate(pools) if str(error).startswith(f"pool {p.name!r}")]
-        where = real_path(("pools", *blamed), data)
-        raise InputError(f"{place(where, lines)}: {error}") from error
+        blamed = [name for name in places if str(error).startswith(f"pool {name!r}")]
+        raise _placed(places[blamed[0]] if blamed else otherwise, lines, error) from error
 
 
 T = TypeVar("T")

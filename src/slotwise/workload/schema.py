@@ -35,6 +35,7 @@ from slotwise.core.job import (
     MAX_COMMANDS,
     MAX_REDUCERS,
     MAX_TASKS,
+    NO_HOSTS,
     PRIORITIES,
     AfterFailed,
     Bytes,
@@ -128,8 +129,9 @@ Amount = Annotated[int | float, Field(ge=0)] | str
 Amounts = Annotated[dict[Name, Amount], _amounts(resources_of)]
 """Resources beside slots by name: `memory` as bytes or a size, others as numbers."""
 Requested = Annotated[dict[Name, Amount], _amounts(requested)]
-MostAmounts = Annotated[dict[Name, Amount], _amounts(resources_max_of)]
 """Those that each task requests."""
+MostAmounts = Annotated[dict[Name, Amount], _amounts(resources_max_of)]
+"""The most of them, which may be parts of the cluster."""
 
 
 def _kind_of_amounts(value: Any) -> str:
@@ -408,6 +410,16 @@ Names = Annotated[list[Name], BeforeValidator(lambda one: [one] if type(one) is 
 """A list of names; one may be stated without brackets."""
 
 
+def _some_hosts(names: list[str]) -> list[str]:
+    if not names:
+        raise ValueError(NO_HOSTS)
+    return names
+
+
+AllowedHosts = Annotated[Names, AfterValidator(_some_hosts)]
+"""The names of the hosts where tasks may run."""
+
+
 class PhaseEntry(Entry):
     """A phase: work in seconds at speed 1, tasks as a number or as the work of each.
 
@@ -432,7 +444,7 @@ class PhaseEntry(Entry):
     continues: Name | None = None
     blocks: list[Annotated[list[Name], Field(min_length=1)]] | None = None
     gang: bool = False
-    hosts: Names = Field(default_factory=list)
+    hosts: AllowedHosts = Field(default_factory=list)
     resources: Requested = Field(default_factory=dict)
     memory_peak: Size | Annotated[list[Size], Field(min_length=1)] | None = None
 
@@ -478,7 +490,7 @@ class WorkEntry(Entry):
     resources: RequestedOfWork | None = None
     slots_min: Count | SharePart | None = None
     slots_max: Slots | SharePart | None = None
-    hosts: Names | None = None
+    hosts: AllowedHosts | None = None
     first_task: Annotated[int, Field(ge=0)] | None = None
     no_retry: (
         Annotated[

@@ -259,8 +259,9 @@ def _remedy(fault: ErrorDetails, path: Path, data: Any, model: type[BaseModel]) 
         return "expected a string, in quotes" if scalar else "expected a string"
     if kind == "float_type" and path[:-1] == ("pools",):
         return "expected a weight, or keys and values, in braces { }"
-    is_amount = "resources" in keys and keys[0] != "pools"
-    if is_amount and kind in ("dict_type", "float_type", "int_type"):
+    is_request = "resources" in keys and keys[0] != "pools"
+    is_limit = "resources_max" in (path[2:] if keys[:1] == ["pools"] else path)
+    if (is_request or is_limit) and kind in ("dict_type", "float_type", "int_type"):
         return AMOUNTS
     if kind in ("float_type", "int_type") and isinstance(value, str) and is_number_text(value):
         return NO_QUOTES

@@ -21,7 +21,16 @@ from slotwise.core.errors import (
     suggestion,
 )
 from slotwise.core.events import HostAdded, HostChange, PoolsChanged
-from slotwise.core.job import AfterFailed, Bytes, Job, Phase, Shuffle, Tasks, names_of
+from slotwise.core.job import (
+    AfterFailed,
+    Bytes,
+    Job,
+    Phase,
+    Shuffle,
+    Tasks,
+    allowed_hosts,
+    names_of,
+)
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
 from slotwise.core.pools import Pool, Preemption, check_kinds, check_resources, pools_of
@@ -315,29 +324,36 @@ class Workload:
         object.__setattr__(self, "replicas", replicas)
         if self.jobs and all(isinstance(job, Job | Described) for job in self.jobs):
             for pools in (self.pools, *(one.pools for one in self.pool_changes)):
-                check_kinds(pools, self._kinds())
-                if self.cluster is not None:
-                    check_resources(pools, self._resources(self.cluster))
+                check_limited(pools, self)
 
-    def _resources(self, cluster: Cluster) -> Iterator[str]:
-        """The resources beside slots that hosts have, or jobs request."""
-        hosts = [one.host for one in self.changes if isinstance(one, HostAdded)]
-        for host in (*cluster.hosts, *hosts):
-            yield from host.resources
-        for job in self.jobs:
-            if isinstance(job, Job):
-                for phase in job.phases:
-                    yield from phase.needs
 
-    def _kinds(self) -> Iterator[str]:
-        """The kinds of slots and of phases; programs have the usual ones."""
-        yield from USUAL_KINDS
-        hosts = [one.host for one in self.changes if isinstance(one, HostAdded)]
-        for host in (*(self.cluster.hosts if self.cluster else ()), *hosts):
-            yield from host.slots
-        for job in self.jobs:
-            if isinstance(job, Job):
-                yield from (phase.kind for phase in job.phases)
+def check_limited(pools: Iterable[Pool], workload: Workload) -> None:
+    """InputError for a share of a kind, or a limit of a resource, that a workload lacks."""
+    check_kinds(pools, _kinds(workload))
+    if workload.cluster is not None:
+        check_resources(pools, _resources(workload, workload.cluster))
+
+
+def _resources(workload: Workload, cluster: Cluster) -> Iterator[str]:
+    """The resources beside slots that hosts have, or jobs request."""
+    hosts = [one.host for one in workload.changes if isinstance(one, HostAdded)]
+    for host in (*cluster.hosts, *hosts):
+        yield from host.resources
+    for job in workload.jobs:
+        if isinstance(job, Job):
+            for phase in job.phases:
+                yield from phase.needs
+
+
+def _kinds(workload: Workload) -> Iterator[str]:
+    """The kinds of slots and of phases; programs have the usual ones."""
+    yield from USUAL_KINDS
+    hosts = [one.host for one in workload.changes if isinstance(one, HostAdded)]
+    for host in (*(workload.cluster.hosts if workload.cluster else ()), *hosts):
+        yield from host.slots
+    for job in workload.jobs:
+        if isinstance(job, Job):
+            yield from (phase.kind for phase in job.phases)
 
 
 _PARTS: dict[str, tuple[Any, str]] = {
@@ -400,7 +416,7 @@ def command(
     slots: int = 1,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
-    hosts: str | Iterable[str] = (),
+    hosts: str | Iterable[str] | None = None,
     no_retry: Sequence[int] = (),
     first_task: int = 0,
     **properties: Unpack[Properties],
@@ -442,7 +458,7 @@ def command(
             "slots": slots,
             "slots_min": slots_min,
             "slots_max": slots_max,
-            "hosts": names_of(f"job {id!r}: hosts", hosts),
+            "hosts": None if hosts is None else allowed_hosts(f"job {id!r}: hosts", hosts),
             "no_retry": no_retry,
             "first_task": first_task,
         },
