@@ -96,8 +96,8 @@ class Jobs:
             self.waits_changed = None
 
     def note_end(self, phase: PhaseState) -> None:
-        """A task of a phase has ended."""
-        if phase.is_wide and phase.id in self.wide[phase.slot_kind]:
+        """A task of a wide phase has ended."""
+        if phase.id in self.wide[phase.slot_kind]:
             self.note_wait(phase)
 
     def note_wait(self, phase: PhaseState) -> None:

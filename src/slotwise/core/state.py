@@ -163,7 +163,8 @@ class State(Snapshot):
     def apply(self, entry: Event | Decision) -> None:
         """Apply an event or a decision. An event for an attempt that is over has no effect."""
         self.has_changed = self.has_changed or entry.__class__ not in UNSEEN
-        self._jobs.note_entry(entry)
+        if self._jobs.waits_changed is not None:
+            self._jobs.note_entry(entry)
         if self.promises.open:
             self.promises.note(entry)
         self._handlers[entry.__class__](entry)
@@ -251,7 +252,8 @@ class State(Snapshot):
         if (not self.has_shrunk or self.changes.is_slight) and phase.has_shrunk:
             self._demand_changed(phase)
         self._settle_end(phase, launch)
-        self._jobs.note_end(phase)
+        if phase.is_wide:
+            self._jobs.note_end(phase)
         if phase.successors:
             self._unblock_successors(phase, task, launch.host)
         for follower in phase.followers:
@@ -264,8 +266,7 @@ class State(Snapshot):
     def _task_failed(self, event: TaskFailed) -> None:
         before = self._phases.get(event.phase)
         was_broken = before is not None and before.is_broken
-        phase = self._put_back(event)
-        if phase is None:
+        if (phase := self._put_back(event)) is None:
             return
         if not event.lacks_input and not was_broken:  # One start of a gang counts once.
             count = phase.count_bad_end(0 if phase.is_gang else event.task, event.lost)
@@ -283,8 +284,7 @@ class State(Snapshot):
     def _task_killed(self, event: TaskKilled) -> None:
         if stopped := self._phases.get(event.phase):
             stopped.note_stopped(event.task, event.attempt, event.at)
-        phase = self._put_back(event)
-        if phase is not None:
+        if (phase := self._put_back(event)) is not None:
             if not phase.is_gang:
                 phase.work.keep(event.task, event.kept)
             self._forget_if_over(phase.job.id)

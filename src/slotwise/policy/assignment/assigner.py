@@ -38,9 +38,10 @@ def waiting(snapshot: Snapshot, offers: Offers | None = None) -> Iterator[Offer]
     offered hosts where its tasks only fail.
     """
     last = []
-    for slot_kind in sorted(
-        snapshot.cluster.capacity, key=lambda kind: _is_later(snapshot, kind)
-    ):
+    kinds: Iterable[str] = snapshot.cluster.capacity
+    if offers:
+        kinds = sorted(kinds, key=lambda kind: _is_later(snapshot, kind))
+    for slot_kind in kinds:
         free = snapshot.free(slot_kind)
         if free or (offers and snapshot.reserved(slot_kind)):
             order = offers.in_order(slot_kind) if offers else snapshot.backlogged(slot_kind)
