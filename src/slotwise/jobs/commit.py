@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -89,12 +90,14 @@ def check_output(output: str, overwrite: bool) -> None:
             raise InputError(
                 f"output {output!r} is a file; name a directory that does not exist yet"
             )
+        exists = fs.exists(path)
         for parent in map(str, PurePosixPath(path).parents):
             if fs.isfile(parent):
                 raise InputError(
                     f"output {output!r} is below the file {parent!r}; name another"
                 )
-        exists = fs.exists(path)
+            if isinstance(fs, LocalFileSystem) and fs.isdir(parent):
+                break  # All above are, too.
         if not exists and (bucket := missing_bucket(fs, path)):
             raise InputError(
                 f"output {output!r}: bucket {bucket!r} not found; create it, or name another"
@@ -183,7 +186,8 @@ class OutputDirectory:
         check_output(self._layout.output, self._overwrite)
         path = PurePosixPath(self._path)
         # The directory and its parents that do not exist yet, innermost first.
-        self._made = [str(p) for p in (path, *path.parents) if not self._fs.exists(str(p))]
+        places = map(str, (path, *path.parents))
+        self._made = list(takewhile(lambda place: not self._fs.exists(place), places))
         try:
             self._take_lock()
             self._earlier = self._earlier_files()
