@@ -114,9 +114,11 @@ def sleep(seconds: float) -> None:
     begun = time.monotonic()
     try:
         on_stop_request(lambda _: stop(keep=done + (time.monotonic() - begun) * speed))
-        ends = begun + max(0.0, seconds - done) / speed
-        while (left := ends - time.monotonic()) > 0:
+        left = max(0.0, seconds - done) / speed
+        ends = begun + left
+        while left > 0:
             time.sleep(min(left, _PIECE_SECONDS))
+            left = ends - time.monotonic()
     except Stopped:
         if _attempt is not None:
             _attempt.torn = False  # No sleep is half done.

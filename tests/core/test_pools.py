@@ -24,7 +24,7 @@ from slotwise.insight.metrics import MetricsCollector
 from slotwise.insight.replay import replay_log
 from slotwise.plans import plan, plan_tasks
 from slotwise.policy.scheduler import make_scheduler
-from slotwise.workload.workload import Workload, command
+from slotwise.workload.workload import Workload
 
 Simulate = Callable[..., object]
 
@@ -143,22 +143,6 @@ def test_hosts_that_can_never_serve_are_refused() -> None:
                 Cluster((Host("a", {"task": 1}),)),
             )
         )
-
-
-@pytest.mark.parametrize(
-    ("make", "where"),
-    [
-        (lambda: Phase("p", Tasks(1, 1.0), hosts=[]), "phase 'p': hosts is []"),
-        (lambda: Phase("p", Tasks(1, 1.0), hosts=set()), "phase 'p': hosts is set()"),
-        (lambda: command("true", id="c", hosts=[]), "job 'c': hosts is []"),
-        (lambda: command("true", id="c", hosts=frozenset()), "job 'c': hosts is frozenset()"),
-    ],
-)
-def test_no_host_is_refused_and_is_not_any_host(make: Callable[[], object], where: str) -> None:
-    """A program that computes the hosts may have found none."""
-    with pytest.raises(InputError) as refused:
-        make()
-    assert str(refused.value) == f"{where}; name some, or leave it out to allow any host"
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ class Phase:
     resources   what each task requests of its host beside slots, by name: `memory` in bytes or
                 as a size ("4 GiB"), `gpu` whole or a part of one, and numbers of others. It
                 holds all of it from its start to its end
-    hosts       the names of the hosts where its tasks may run; left out: on any host
+    hosts       the names of the hosts where its tasks may run; empty: on any host
     """
 
     name: str
@@ -234,7 +234,7 @@ class Phase:
         after = names_of(f"phase {self.name!r}: after", self.after)
         object.__setattr__(self, "after", after)
         if not isinstance(self.hosts, frozenset) or self.hosts:
-            hosts = allowed_hosts(f"phase {self.name!r}: hosts", self.hosts)
+            hosts = names_of(f"phase {self.name!r}: hosts", self.hosts)
             object.__setattr__(self, "hosts", hosts)
             if self.continues is not None:
                 raise InputError(
@@ -590,18 +590,6 @@ def names_of(what: str, names: object) -> frozenset[str]:
         if not isinstance(name, str):
             raise InputError(f"{what} has {shown(name)}; give names, each a string")
     return frozenset(found)
-
-
-def allowed_hosts(what: str, names: object) -> frozenset[str]:
-    """The hosts where tasks may run, at least one. InputError as for `names_of`."""
-    found = names_of(what, names)
-    if not found:  # Names that a program has computed: to take none for all is a surprise.
-        raise InputError(f"{what} is {shown(names)}; {NO_HOSTS}")
-    return found
-
-
-NO_HOSTS = "name some, or leave it out to allow any host"
-"""The remedy for hosts of which none is named."""
 
 
 # Data that is made for each task of a run: as cheap to make as possible.

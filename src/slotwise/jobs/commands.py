@@ -391,7 +391,7 @@ def plan_commands(
     slots: int = 1,
     slots_min: int = 0,
     slots_max: int | None = None,
-    hosts: Iterable[str] | None = None,
+    hosts: Iterable[str] = (),
     no_retry: Sequence[int] = (),
     first_task: int = 0,
     done: Sequence[int] = (),
@@ -449,7 +449,7 @@ def plan_commands(
         slots=slots,
         slots_min=slots_min,
         slots_max=slots_max,
-        hosts=frozenset(hosts or ()),
+        hosts=frozenset(hosts),
         resources=requested(f"job {job_id!r}: resources", resources),
     )
     folder = os.path.abspath(os.path.join(base_dir or ".", cwd or "."))

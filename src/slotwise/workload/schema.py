@@ -35,7 +35,6 @@ from slotwise.core.job import (
     MAX_COMMANDS,
     MAX_REDUCERS,
     MAX_TASKS,
-    NO_HOSTS,
     PRIORITIES,
     AfterFailed,
     Bytes,
@@ -412,7 +411,7 @@ Names = Annotated[list[Name], BeforeValidator(lambda one: [one] if type(one) is 
 
 def _some_hosts(names: list[str]) -> list[str]:
     if not names:
-        raise ValueError(NO_HOSTS)
+        raise ValueError("name some, or leave it out to allow any host")
     return names
 
 

@@ -21,16 +21,7 @@ from slotwise.core.errors import (
     suggestion,
 )
 from slotwise.core.events import HostAdded, HostChange, PoolsChanged
-from slotwise.core.job import (
-    AfterFailed,
-    Bytes,
-    Job,
-    Phase,
-    Shuffle,
-    Tasks,
-    allowed_hosts,
-    names_of,
-)
+from slotwise.core.job import AfterFailed, Bytes, Job, Phase, Shuffle, Tasks, names_of
 from slotwise.core.objective import Objective
 from slotwise.core.placement import Policy
 from slotwise.core.pools import Pool, Preemption, check_kinds, check_resources, pools_of
@@ -416,7 +407,7 @@ def command(
     slots: int = 1,
     slots_min: int | str = 0,
     slots_max: int | str | None = None,
-    hosts: str | Iterable[str] | None = None,
+    hosts: str | Iterable[str] = (),
     no_retry: Sequence[int] = (),
     first_task: int = 0,
     **properties: Unpack[Properties],
@@ -458,7 +449,7 @@ def command(
             "slots": slots,
             "slots_min": slots_min,
             "slots_max": slots_max,
-            "hosts": None if hosts is None else allowed_hosts(f"job {id!r}: hosts", hosts),
+            "hosts": names_of(f"job {id!r}: hosts", hosts),
             "no_retry": no_retry,
             "first_task": first_task,
         },
