@@ -18,6 +18,7 @@ from slotwise.policy.cross_kind_limits import (
     Member,
     Slots,
     column,
+    left_of_jobs,
     share_slots,
 )
 from slotwise.policy.drf import by_dominant
@@ -103,6 +104,7 @@ def _together(claims: ByKind) -> tuple[Claims, list[Member]]:
         groups=groups,
         request=[request[kind][n] for kind, n in members],
         totals=next(of_kind.totals for of_kind in claims.values() if len(of_kind.request)),
+        left=left_of_jobs(claims),
         job_weight=(),
         deadline=(),
         **columns,
