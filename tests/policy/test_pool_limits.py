@@ -126,6 +126,40 @@ def test_flex_gives_a_limit_to_the_jobs_in_its_order() -> None:
     assert shares == pytest.approx({"short": 8, "free": 4})
 
 
+def test_a_limit_counts_jobs_of_several_phases_as_others() -> None:
+    """By what their tasks take of it, so the job that needs it for less time goes first."""
+    first = Phase("p", Tasks(4, 6.0), resources={"memory": 8})
+    long = Job("long", (first, Phase("q", Tasks(1, 1.0), after=frozenset({"p"}))), pool="x")
+    state = State(Cluster((HOST,)), [Pool("x", resources_max={"memory": 8})])
+    state.expect_estimates()
+    state.at(0.0)
+    for one in long, job("short", "x", 4, memory=8):
+        state.apply(JobArrived(0.0, one))
+    shares = {key.job: slots for key, slots in allocate(make_allocator("flex"), state).items()}
+    assert shares == pytest.approx({"short": 1})
+
+
+@pytest.mark.parametrize("scheduler", ["flex", "flex-on-fair"])
+def test_a_limit_over_kinds_counts_all_phases_of_each_job(scheduler: str) -> None:
+    """The job with the shorter first phase waits, since its later one takes longer."""
+
+    def of(name: str, kind: str, first: float, later: float) -> Job:
+        phases = [
+            Phase("p", Tasks(10, first), kind, resources={"memory": 1}),
+            Phase("q", Tasks(10, later), kind, frozenset({"p"})),
+        ]
+        return Job(name, tuple(phases), pool="x")
+
+    host = Host("h", {"map": 12, "reduce": 12}, resources={"memory": 40})
+    state = State(Cluster((host,)), [Pool("x", resources_max={"memory": 8})])
+    state.expect_estimates()
+    state.at(0.0)
+    for one in of("short", "map", 2.0, 1.0), of("long", "reduce", 1.0, 99.0):
+        state.apply(JobArrived(0.0, one))
+    shares = allocate(make_allocator(scheduler), state).items()
+    assert {key.job: slots for key, slots in shares} == pytest.approx({"short": 8})
+
+
 def test_a_limit_holds_over_kinds_of_slots(simulated: Callable[..., Any]) -> None:
     """Maps and reduces together, while other pools use the slots."""
     host = Host("h", {"map": 4, "reduce": 4}, resources={"memory": 99})

@@ -27,7 +27,7 @@ from slotwise.policy.allocator import (
     is_joint,
     reads_service,
 )
-from slotwise.policy.resource_shares import share_all
+from slotwise.policy.resource_shares import occupied_by_slot, share_all
 
 SURE = 0.5
 """The spread of an estimate up to which a phase is ranked by it. Phases of larger spreads are
@@ -377,20 +377,6 @@ def size_on(job: Job, cluster: Cluster) -> Size:
     # `_size` gives the same in more than twice the time, and the cache is for longer jobs.
     phase = job.phases[0]
     return Size(max(phase.work_total() or 0.0, LEAST), max(LEAST, _length(phase, cluster)))
-
-
-def occupied_by_slot(phase: Phase, cluster: Cluster) -> float:
-    """The slots that each slot of a phase is worth by the greatest part that a task occupies.
-
-    More than 1 if a task requests a greater part of another resource of the cluster.
-    """
-    if not phase.needs:
-        return 1.0
-    slots, totals = cluster.capacity[cluster.slot_kind(phase.kind)], cluster.totals
-    worth = 1.0
-    for name, amount in phase.needs.pairs:
-        worth = max(worth, slots * amount / (phase.slots * max(totals.get(name, 0), 1)))
-    return worth
 
 
 def tail_on(job: Job, phase: Phase, cluster: Cluster) -> float:

@@ -334,11 +334,16 @@ def _joined(
         max_share=[slots[kind][n] for kind, n in members],
         group=[index[forest.path(member)[0]] for member in members],
         groups=groups,
-        left={job: left for c in claims.values() for job, left in c.left.items()},
+        left=left_of_jobs(claims),
         job_weight=(),
         deadline=(),
         **columns,
     )
+
+
+def left_of_jobs(claims: ByKind) -> dict[str, Sequence[float]]:
+    """`Claims.left` of the claims on all kinds of slots."""
+    return {job: left for c in claims.values() for job, left in c.left.items()}
 
 
 def column(claims: ByKind, name: str, members: Sequence[Member]) -> list[Any]:

@@ -8,6 +8,8 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from slotwise.core.cluster import Cluster
+from slotwise.core.job import Phase
 from slotwise.core.pools import ShareKey
 from slotwise.core.resources import NOTHING, Resources, with_slots
 from slotwise.core.tolerances import SLOTS
@@ -18,6 +20,7 @@ from slotwise.policy.cross_kind_limits import (
     Member,
     Slots,
     column,
+    left_of_jobs,
     share_slots,
 )
 from slotwise.policy.drf import by_dominant
@@ -33,6 +36,20 @@ def share_all(allocator: Allocator, claims: ByKind, *, is_whole: bool = False) -
     if any(len(of_kind.request) for of_kind in claims.values()):
         return _share_resources(allocator, claims, is_whole)
     return share_slots(allocator, claims, is_whole)
+
+
+def occupied_by_slot(phase: Phase, cluster: Cluster) -> float:
+    """The slots that each slot of a phase is worth by the greatest part that a task occupies.
+
+    More than 1 if a task requests a greater part of another resource of the cluster.
+    """
+    if not phase.needs:
+        return 1.0
+    slots, totals = cluster.capacity[cluster.slot_kind(phase.kind)], cluster.totals
+    worth = 1.0
+    for name, amount in phase.needs.pairs:
+        worth = max(worth, slots * amount / (phase.slots * max(totals.get(name, 0), 1)))
+    return worth
 
 
 def _share_resources(allocator: Allocator, claims: ByKind, is_whole: bool) -> Slots:
@@ -103,6 +120,7 @@ def _together(claims: ByKind) -> tuple[Claims, list[Member]]:
         groups=groups,
         request=[request[kind][n] for kind, n in members],
         totals=next(of_kind.totals for of_kind in claims.values() if len(of_kind.request)),
+        left=left_of_jobs(claims),
         job_weight=(),
         deadline=(),
         **columns,
@@ -169,7 +187,7 @@ def _within_limits(
         else:
             break
         del limits[pool, name]
-        claims = _cut(claims, _parts_of(claims, users, most, give_one))
+        claims = _cut(claims, _parts_of(claims, users, name, most, give_one))
         slots = give(claims)
     return slots
 
@@ -193,6 +211,7 @@ def _users(claims: ByKind, pool: str, name: str) -> dict[Member, float]:
 def _parts_of(
     claims: ByKind,
     users: Mapping[Member, float],
+    name: str,
     most: int,
     give_one: Callable[[Claims], Sequence[float]],
 ) -> dict[Member, float]:
@@ -211,14 +230,31 @@ def _parts_of(
     ]
     problem = joined.some(numbers, groups=groups)
     columns: dict[str, Any] = {
-        name: [value * unit for value, unit in zip(values, units, strict=True)]
-        for name in ("work", "min_share", "max_share")
-        if (values := getattr(problem, name))
+        column: [value * unit for value, unit in zip(values, units, strict=True)]
+        for column in ("work", "min_share", "max_share")
+        if (values := getattr(problem, column))
     }
-    shares = give_one(replace(problem, request=(), **columns))
+    left = _left_within(problem, name, most)
+    shares = give_one(replace(problem, request=(), left=left, **columns))
     return {
         members[number]: share / unit
         for number, share, unit in zip(numbers, shares, units, strict=True)
+    }
+
+
+def _left_within(claims: Claims, name: str, most: int) -> dict[str, list[float]]:
+    """`Claims.left`, where phases that need a resource count by their part of `most` of it."""
+
+    def units(phase: Phase) -> float:
+        if not (amount := phase.needs.get(name, 0)):
+            return 1.0
+        part = amount / phase.slots / most
+        return claims.capacity * part / occupied_by_slot(phase, claims.cluster)
+
+    return {
+        job.id: [work * units(one) for work, one in zip(left, job.phases, strict=True)]
+        for job in {job.id: job for job, _ in claims.owner}.values()
+        if (left := claims.left.get(job.id))
     }
 
 

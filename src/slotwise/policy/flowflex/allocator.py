@@ -15,10 +15,11 @@ from slotwise.core.estimation import DEFAULT_WORK
 from slotwise.core.job import Job, Phase, PhaseId
 from slotwise.core.objective import Objective
 from slotwise.policy.allocator import Claims, Waiting
-from slotwise.policy.claims import occupied_by_slot, size_on, with_measuring
+from slotwise.policy.claims import size_on, with_measuring
 from slotwise.policy.flowflex.flows import FlowNode, FlowProblem
 from slotwise.policy.flowflex.solve import Method, solve
 from slotwise.policy.grant import grant
+from slotwise.policy.resource_shares import occupied_by_slot
 from slotwise.policy.search.budget import Budget
 
 STEP_SECONDS = 3e-6
