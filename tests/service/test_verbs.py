@@ -151,6 +151,14 @@ def test_a_second_job_with_the_same_id_is_told(slotwise: Shell) -> None:
     assert done.stderr == "slotwise: an earlier job has the id 'a'; that of this one is 'a-2'\n"
 
 
+def test_a_repeated_key_is_named_beside_the_id(slotwise: Shell) -> None:
+    """The job of the first submission is printed, though none has the id that was stated."""
+    slotwise("submit", "--key", "k", "--id", "a", "--", "true")
+    done = slotwise("submit", "--key", "k", "--id", "b", "--", "true")
+    assert (done.exit_code, done.stdout) == (0, "a\n")
+    assert "an earlier submission the key 'k'; that of this one is 'a'" in done.stderr
+
+
 def test_an_unknown_state_is_refused(slotwise: Shell) -> None:
     """Otherwise a list of nothing would look as if there were no jobs."""
     done = slotwise("list", "--state", "runing")
