@@ -151,6 +151,26 @@ def test_a_second_job_with_the_same_id_is_told(slotwise: Shell) -> None:
     assert done.stderr == "slotwise: an earlier job has the id 'a'; that of this one is 'a-2'\n"
 
 
+def test_a_repeated_key_is_named_beside_the_id(slotwise: Shell) -> None:
+    """The job of the first submission is printed, though none has the id that was stated."""
+    slotwise("submit", "--key", "k", "--id", "a", "--", "true")
+    done = slotwise("submit", "--key", "k", "--id", "b", "--", "true")
+    assert (done.exit_code, done.stdout) == (0, "a\n")
+    assert "an earlier submission the key 'k'; that of this one is 'a'" in done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--follow",), ("--json",)])
+def test_the_output_of_a_task_that_a_job_does_not_have(
+    slotwise: Shell, more: tuple[str, ...]
+) -> None:
+    """It is refused at once with the numbers of the tasks, also while the job is held."""
+    slotwise("submit", "--id", "a", "--array", "3", "--hold", "--", "true")
+    done = slotwise("logs", "a", "3", *more)
+    message = "slotwise: job 'a' has no task 3; name one from 0 to 2\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", message)
+    assert slotwise("cancel", "a").exit_code == 0
+
+
 def test_an_unknown_state_is_refused(slotwise: Shell) -> None:
     """Otherwise a list of nothing would look as if there were no jobs."""
     done = slotwise("list", "--state", "runing")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -29,6 +29,7 @@ from slotwise.core.events import JobArrived
 from slotwise.core.log import following
 from slotwise.insight.report.text import MISSING, printable, seconds
 from slotwise.run_folder import LOGS, RunFolder
+from slotwise.service.clients.transport import job_path
 
 POLL_SECONDS = 0.2
 """Seconds between looks at the files of a run that is followed."""
@@ -78,6 +79,8 @@ def show_logs(
     if job is not None and run is None:
         transport = server_with(job, server, may_be_missing=bool(RunFolder.all()))
         if transport is not None:
+            if task is not None:
+                _check_task(task, transport.get(job_path(job)))
             stream = None if out == err else "out" if out else "err"
             chosen: Any = {"stream": stream, "attempt": attempt, "follow": follow}
             if not print_logs(transport, job, task, **chosen, as_json=as_json):
@@ -197,6 +200,15 @@ def _silent(folder: RunFolder, job: str, task: int | None) -> str:
         raise InputError(f"job {job!r} has no task {task}; name one from 0 to {count - 1}")
     what = f"job {job!r}" if task is None else f"task {task} of job {job!r}"
     return f"{what} has printed nothing in run {folder.id}"
+
+
+def _check_task(task: int, job: Mapping[str, Any]) -> None:
+    """InputError if a job of the server has no such task, unless others may still come."""
+    count = job["tasks"]
+    if count and job["stream"] is None and not 0 <= task < count:
+        raise InputError(
+            f"job {job['id']!r} has no task {task}; name one from 0 to {count - 1}"
+        )
 
 
 def _list_runs(as_json: bool) -> None:

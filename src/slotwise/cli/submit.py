@@ -477,8 +477,11 @@ def _show(jobs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None
     ids = [str(job["id"]) for job in jobs]
     stated = options.get("id")
     if stated is not None and ids != [stated] and "json" not in options:
+        key = options.get("key")
+        keyed = f", or an earlier submission the key {key!r}" if key else ""
         sys.stderr.write(
-            f"slotwise: an earlier job has the id {stated!r}; that of this one is {ids[0]!r}\n"
+            f"slotwise: an earlier job has the id {stated!r}{keyed};"
+            f" that of this one is {ids[0]!r}\n"
         )
     if "json" in options:
         import json
