@@ -37,6 +37,7 @@ JOB = {
     "code": None,
     "restarts": 0,
     "held": False,
+    "stream": None,
     "slots": 1,
 }
 
