@@ -17,6 +17,7 @@ import pytest
 from backends.local.calling import TIMEOUT, one
 from slotwise.backends.local.output import UNSENT_BYTES_MAX, Terminal
 from slotwise.backends.local.processes import Processes
+from slotwise.backends.local.worker import WholeFile
 from slotwise.backends.local.workers import Conditions
 
 
@@ -129,6 +130,29 @@ def test_signals_cut_no_output_short(unbuffered: str) -> None:
         ended.set()
         stopping.join()
     assert [len(output.printed[stream]) for stream in ("out", "err")] == [3_000_001, 3_000_000]
+
+
+def test_a_full_pipe_that_does_not_block_is_waited_for() -> None:
+    """A child may have made it so; the time until it is read costs little."""
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    received = bytearray()
+
+    def read() -> None:
+        time.sleep(0.5)
+        while piece := os.read(reads, 1 << 16):
+            received.extend(piece)
+
+    reading = Thread(target=read)
+    reading.start()
+    begun = time.thread_time()
+    with WholeFile(writes, "w") as file:
+        assert file.write(b"x" * 1_000_000) == 1_000_000
+        spent = time.thread_time() - begun
+    reading.join()
+    os.close(reads)
+    assert len(received) == 1_000_000
+    assert spent < 0.25
 
 
 def test_output_that_is_held_still_has_its_attempt(workers: Processes) -> None:

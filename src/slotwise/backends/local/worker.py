@@ -390,6 +390,10 @@ class PeakMeter:
         return peak
 
 
+FULL_SECONDS = 0.001
+"""Seconds until a write to a full pipe that does not block is tried again."""
+
+
 class WholeFile(io.FileIO):
     """A file without a buffer that writes all it gets, also where signals cut writes short."""
 
@@ -397,7 +401,10 @@ class WholeFile(io.FileIO):
         """Write all of it."""
         left = whole = memoryview(data).cast("B")
         while left:
-            left = left[super().write(left) :]
+            written: int | None = super().write(left)
+            if written is None:  # Some program has made the pipe one that does not block.
+                time.sleep(FULL_SECONDS)
+            left = left[written or 0 :]
         return len(whole)
 
 
